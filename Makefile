@@ -1,0 +1,54 @@
+# Everything runs in .venv, which the first target that needs it creates.
+
+PYTHON ?= python3
+export PYTHON
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
+ROOMS := actors analytics model strategies
+
+.PHONY: help demo test lint bench clean tools links
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.installed ## run the demonstration
+	@$(RUN) examples/demo.py
+
+test: $(VENV)/.installed ## run the tests
+	@$(RUN) -m pytest
+
+lint: $(VENV)/.installed links ## check format, style and types
+	@$(RUN) -m ruff format --check
+	@$(RUN) -m ruff check
+	@$(RUN) -m mypy
+
+bench: $(VENV)/.bench ## measure, side by side with the alternatives
+	@$(RUN) bench
+
+clean: ## remove the environment, caches and everything generated
+	@rm -rf $(VENV) .lint build dist *.egg-info runs bench/results.json
+	@rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache spark-warehouse
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Is there a Python and a Java to work with? Asked each time, for either can change under a venv.
+tools:
+	@.ci/check-tools
+
+# tools comes first but, being order-only, never makes the environment look out of date.
+$(VENV)/.installed: setup.cfg pyproject.toml | tools
+	@echo "Preparing $(VENV); the first time takes a minute or two."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) --editable '.[test,lint]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.installed
+	@$(PIP_INSTALL) --editable '.[bench]'
+	@touch $@
+
+# The package under its own name for mypy, which cannot be told that this folder is wavetank.
+links:
+	@rm -rf .lint
+	@mkdir -p .lint/wavetank
+	@cd .lint/wavetank && ln -s ../../*.py $(ROOMS:%=../../%) .

@@ -1,0 +1,259 @@
+"""What an actor is: a handler for each type of message, and effects through the engine alone.
+
+    class Greeter(Actor):
+        @receives(Hello)
+        def greet(self, hello: Hello) -> None:
+            self.reply(Welcome(hello.name))
+
+The same class runs on both engines. It owns its state alone, never blocks, and touches the world
+only through the methods below: that is what makes a simulated run repeatable.
+"""
+
+import inspect
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
+
+import attrs
+import numpy as np
+from pykka.messages import _ActorStop
+
+from ..model.errors import BadValueError
+from ..model.events import NULL_INT
+from .timers import Timer
+
+if TYPE_CHECKING:
+    from .host import Host
+    from .ref import Ref
+
+Supervision: TypeAlias = Literal["restart", "stop"]
+Handlers: TypeAlias = dict[type, Callable[[Any, Any], None]]
+
+A = TypeVar("A", bound="Actor")
+M = TypeVar("M")
+
+
+@attrs.frozen
+class Ended:
+    """Tells a watcher that an actor is no more."""
+
+    ref: "Ref"
+    """Who ended."""
+    reason: str
+    """"stopped", "failed", "crashed" (with its node) or "parent restarted"."""
+
+
+@attrs.frozen
+class Start:
+    """The engine's first message to every actor: run `started`."""
+
+
+@attrs.frozen
+class Program:
+    """What it takes to make an actor, now and at each restart."""
+
+    name: str
+    actor_class: "type[Actor]"
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    on_failure: Supervision
+    parent: "Host | None" = None
+    """Who spawned it; what the outside spawned (None) starts again when its node restarts."""
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what can make no actor."""
+        if not isinstance(self.name, str) or not self.name:
+            raise BadValueError(f"name = {self.name!r}: expected a text that is not empty")
+        if not isinstance(self.actor_class, type) or not issubclass(self.actor_class, Actor):
+            raise BadValueError(
+                f"actor {self.name!r}: expected a subclass of Actor, not {self.actor_class!r}"
+            )
+        if self.on_failure not in ("restart", "stop"):
+            raise BadValueError(
+                f"actor {self.name!r}: on_failure = {self.on_failure!r}: "
+                'expected "restart" or "stop"'
+            )
+
+    def make(self) -> "Actor":
+        """Make the actor anew."""
+        return self.actor_class(*self.args, **self.kwargs)
+
+
+def receives(message_type: type[M]) -> Callable[[Callable[[A, M], None]], Callable[[A, M], None]]:
+    """Declare a method as the handler of one type of message (exactly this type)."""
+    if not attrs.has(message_type) or not attrs.inspect(message_type).is_frozen:
+        raise TypeError(
+            f"@receives({getattr(message_type, '__name__', message_type)!s}): "
+            "a message type is an attrs class made with @attrs.frozen"
+        )
+
+    def declare(method: Callable[[A, M], None]) -> Callable[[A, M], None]:
+        if inspect.iscoroutinefunction(method):
+            raise TypeError(f"{method.__qualname__}: a handler is a plain method, not async")
+        method.__dict__.setdefault("receives", []).append(message_type)
+        return method
+
+    return declare
+
+
+class Actor:
+    """The base of all actors; hosted by an engine, spawned with `spawn`."""
+
+    handlers: ClassVar[Handlers]
+    _host: "Host"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Build the dispatch table, by method name so that a subclass can override a handler."""
+        super().__init_subclass__(**kwargs)
+        names: dict[type, str] = {}
+        for base in reversed(cls.__mro__):
+            own: dict[type, str] = {}
+            for name, member in vars(base).items():
+                for message_type in getattr(member, "receives", ()):
+                    if message_type in own:
+                        raise TypeError(
+                            f"{base.__name__}.{own[message_type]} and {base.__name__}.{name} "
+                            f"both receive {message_type.__name__}"
+                        )
+                    own[message_type] = name
+            names |= own
+        cls.handlers = {message_type: getattr(cls, name) for message_type, name in names.items()}
+        cls.handlers |= _ENGINE_HANDLERS
+
+    def started(self) -> None:
+        """Run once the actor lives, before its first message; effects work from here on."""
+
+    def stopped(self) -> None:
+        """Run when the actor is stopped, not when it fails or its node crashes."""
+
+    @property
+    def ref(self) -> "Ref":
+        """The actor's own address, to hand to others."""
+        return self._host.ref
+
+    @property
+    def sender(self) -> "Ref":
+        """Who sent the message being handled; keep it to reply later."""
+        return self._host.sender
+
+    @property
+    def now(self) -> int:
+        """The time on this node's clock, in µs (a skewed clock says something else)."""
+        host = self._host
+        return host.node.clock_us(host.system.now_us)
+
+    @property
+    def random(self) -> random.Random:
+        """This actor's own stream of Python's random numbers."""
+        return self._host.python_random
+
+    @property
+    def numpy_random(self) -> np.random.Generator:
+        """This actor's own stream of NumPy's random numbers."""
+        return self._host.numpy_random
+
+    def send(self, to: "Ref", message: object) -> None:
+        """Send a message; whether it arrives is up to the network and the receiver."""
+        host = self._host
+        lamport = host.lamport = host.lamport + 1
+        target = to.host
+        item = (target, message, host.ref, lamport)
+        if target.node is host.node:
+            target.put(item)
+        else:
+            host.system.transmit(host.node, item)
+
+    def reply(self, message: object) -> None:
+        """Send a message to whoever sent the one being handled."""
+        self.send(self._host.sender, message)
+
+    def after(self, delay_us: int, message: object) -> Timer:
+        """Get `message` from oneself after a delay; the timer can be cancelled."""
+        return self._host.system.set_timer(self, delay_us, message, periodic=False)
+
+    def every(self, period_us: int, message: object) -> Timer:
+        """Get `message` from oneself once every period, until cancelled."""
+        return self._host.system.set_timer(self, period_us, message, periodic=True)
+
+    def spawn(
+        self,
+        actor_class: "type[Actor]",
+        name: str,
+        *args: Any,
+        on_failure: Supervision = "stop",
+        **kwargs: Any,
+    ) -> "Ref":
+        """Start a child on the same node; it is stopped when this actor ends or restarts."""
+        host = self._host
+        program = Program(name, actor_class, args, kwargs, on_failure, parent=host)
+        return host.system.start(program, host.node)
+
+    def stop(self) -> None:
+        """Stop once the messages that are in the inbox now have been handled."""
+        self.send(self._host.ref, _ActorStop())
+
+    def watch(self, ref: "Ref") -> None:
+        """Get `Ended` when that actor ends; at once when it is dead already.
+
+        The notice crosses the network as any message does: a cut link loses it.
+        """
+        self._host.system.watch(self._host, ref)
+
+    def record(
+        self,
+        kind: str,
+        *,
+        topic: str | None = None,
+        partition: int = NULL_INT,
+        group: str | None = None,
+        member: str | None = None,
+        producer: str | None = None,
+        base_offset: int = NULL_INT,
+        count: int = NULL_INT,
+        bytes: int = NULL_INT,
+        epoch: int = NULL_INT,
+        append_time_us: int = NULL_INT,
+        detail: str | None = None,
+    ) -> None:
+        """Record an event of this actor: past tense, a range of records rather than each."""
+        host = self._host
+        lamport = host.lamport = host.lamport + 1
+        system, node = host.system, host.node
+        now_us = system.now_us
+        system.log.append(
+            (
+                now_us,
+                kind,
+                node.name,
+                host.ref.name,
+                topic,
+                partition,
+                group,
+                member,
+                producer,
+                base_offset,
+                count,
+                bytes,
+                epoch,
+                lamport,
+                append_time_us,
+                node.clock_us(now_us),
+                detail,
+            )
+        )
+
+
+def _start(actor: Actor, message: Start) -> None:
+    actor.started()
+
+
+def _fire(actor: Actor, timer: Timer) -> None:
+    actor._host.system.fire(actor, timer)
+
+
+def _stop(actor: Actor, message: _ActorStop) -> None:
+    actor._host.end("stopped")
+
+
+_ENGINE_HANDLERS: Handlers = {Start: _start, Timer: _fire, _ActorStop: _stop}
+Actor.handlers = _ENGINE_HANDLERS

@@ -1,0 +1,334 @@
+"""The event log of one run: takes events from any thread, keeps their order, lays them down.
+
+A row is added to one flat list, and a chunk of rows at a time becomes an Arrow batch. Without a
+directory the batches stay; with one they are written as a segment when there are enough of them or
+when they have waited long enough. A killed run loses at most the segment it had not written.
+
+How threads share the list: it is never replaced, only extended at its end and cut at its front,
+and the interpreter does each in one step. So adding a row takes no lock; a flush holds one, looks
+once how many rows there are and takes away just these.
+
+Wall-clock time decides here only how rows are spread over files, which neither the digest nor a
+reader of the events can see.
+"""
+
+import logging
+import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from threading import Event as Signal
+from threading import Lock, Thread
+from time import monotonic
+from typing import Any, Final
+
+import attrs
+import pyarrow as pa
+
+from ..model.errors import BadValueError
+from ..model.events import (
+    SCHEMA,
+    WIDTH,
+    Cell,
+    Digest,
+    Event,
+    Row,
+    encode_columns,
+    encode_rows,
+    flatten,
+    select,
+    sift,
+    to_events,
+)
+from ..model.rundir import (
+    Engine,
+    RunInfo,
+    RunState,
+    create,
+    read_segment,
+    segment_path,
+    write_info,
+    write_segment,
+)
+
+logger = logging.getLogger("wavetank")
+
+_FEW_ROWS: Final = 1_024
+"""Up to here rows are cheaper than a batch of their own; also how often a segment's age is seen."""
+
+_CHUNKS_TO_WAIT: Final = 4
+"""A thread that adds rows while so many chunks are waiting has to wait for the flush as well."""
+
+
+class EventLog:
+    """Every event of a run, in order.
+
+    Rows that come after `close` are ignored, without an error: threads that are still on their
+    way out when a live run ends have done nothing wrong.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str | None = None,
+        *,
+        engine: Engine,
+        seed: int,
+        scenario: object = None,
+        chunk_rows: int = 65_536,
+        segment_rows: int = 1_000_000,
+        segment_seconds: float = 1.0,
+    ) -> None:
+        """Begin a log, in a new run directory or in memory."""
+        for name, value in [
+            ("chunk_rows", chunk_rows),
+            ("segment_rows", segment_rows),
+            ("segment_seconds", segment_seconds),
+        ]:
+            if value <= 0:
+                raise BadValueError(f"{name}: got {value!r}, expected more than 0")
+        self._chunk_rows = chunk_rows
+        self._segment_rows = segment_rows
+        self._segment_seconds = segment_seconds
+        self._info = RunInfo(
+            scenario=scenario,
+            seed=seed,
+            engine=engine,
+            versions=dict(_versions()),
+            wall_started=datetime.now(UTC).isoformat(),
+        )
+        self._directory = None if directory is None else Path(directory)
+        if self._directory:
+            create(self._directory, self._info)
+        self._began = self._segment_began = monotonic()
+
+        self._lock = Lock()
+        """Held while rows move from the buffer to the batches, and from there to a segment."""
+        self._buffer: list[Cell] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._batched = 0
+        """How many rows have left the buffer: the sequence of the one at its front."""
+        self._written = 0
+        """How many of them are in segments."""
+        self._segments = 0
+        self._digest = Digest()
+        self._limit = self._next_limit()
+        self._closed = False
+        self._flusher: Thread | None = None
+        self._stop_flusher = Signal()
+
+    def append(self, row: Row | list[Cell]) -> None:
+        """Add an event, or several laid out one after the other. From any thread."""
+        buffer = self._buffer
+        buffer.extend(row)
+        if len(buffer) >= self._limit:
+            self._reached_limit()
+
+    def append_columns(self, rows: int, /, **columns: Any) -> None:
+        """Add that many events at once, after all that this thread has added before.
+
+        A column is a scalar, which holds for all of them, or a sequence or NumPy array with a
+        value for each; `kind` and `time_us` must be there.
+        """
+        if rows < 0:
+            raise BadValueError(f"rows: got {rows!r}, expected 0 or more")
+        if rows <= _FEW_ROWS:
+            self.append(flatten(columns, rows))
+            return
+        with self._lock:
+            try:
+                self._flush()
+            finally:
+                if not self._closed:
+                    self._take_in(encode_columns(columns, rows, self._batched))
+            self._write_if_due()
+
+    def start_flusher(self) -> None:
+        """Let a thread write a segment every `segment_seconds`, however little happens.
+
+        For a live run, so that it can be followed. Ends with `close`.
+        """
+        if self._directory and not self._flusher:
+            self._flusher = Thread(target=self._keep_flushing, name="wavetank-events", daemon=True)
+            self._flusher.start()
+
+    def close(
+        self, state: RunState = "finished", error: str | None = None, virtual_us: int = 0
+    ) -> None:
+        """Write what is left, and in run.json how it ended. Only the first call counts."""
+        self._stop_flusher.set()
+        if self._flusher:
+            self._flusher.join()
+        with self._lock:
+            if self._closed:
+                return
+            refused = None
+            try:
+                self._flush()
+            except BadValueError as bad_row:
+                refused = bad_row
+            self._info = attrs.evolve(
+                self._info,
+                state=state,
+                error=error,
+                digest=self._digest.hexdigest(),
+                events=self._batched,
+                virtual_us=virtual_us,
+                wall_seconds=monotonic() - self._began,
+            )
+            if self._directory:
+                self._write()
+                write_info(self._directory, self._info)
+            self._closed = True
+            self._limit = 0
+        if refused:
+            raise refused
+
+    # Reading: the same while the run goes on and after it, from memory and from files
+
+    @property
+    def info(self) -> RunInfo:
+        """What run.json says, or would."""
+        return self._info
+
+    @property
+    def digest(self) -> str:
+        """The fingerprint of all events so far."""
+        with self._lock:
+            self._flush()
+            return self._digest.hexdigest()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return self._batched + (0 if self._closed else len(self._buffer) // WIDTH)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Go through the events there are now, holding a segment at a time."""
+        for table in self._tables(()):
+            yield from to_events(table)
+
+    def of(self, *kinds: str) -> list[Event]:
+        """List the events of these kinds, or all."""
+        return [event for table in self._tables(kinds) for event in to_events(table)]
+
+    def table(self, *kinds: str) -> pa.Table:
+        """Give the events of these kinds, or all, as an Arrow table."""
+        return pa.concat_tables(self._tables(kinds))
+
+    def _tables(self, kinds: tuple[str, ...]) -> Iterator[pa.Table]:
+        with self._lock:
+            self._flush()
+            batches, segments = list(self._batches), self._segments
+        if self._directory:
+            for number in range(1, segments + 1):
+                yield read_segment(segment_path(self._directory, number), kinds)
+        yield select(pa.Table.from_batches(batches, SCHEMA), kinds)
+
+    # From the buffer to batches to segments. Whatever these raise, and even if Ctrl-C comes in
+    # between, each row stays in exactly one place: results are computed first and put in after.
+
+    def _reached_limit(self) -> None:
+        """Flush if it is time; leave it to the thread that is at it already, unless it lags."""
+        lags = len(self._buffer) >= _CHUNKS_TO_WAIT * self._chunk_rows * WIDTH
+        if not self._lock.acquire(blocking=lags):
+            return
+        try:
+            waiting = len(self._buffer)
+            if self._closed or waiting >= self._chunk_rows * WIDTH or self._segment_is_old():
+                self._flush()
+                self._write_if_due()
+            else:
+                self._limit = self._next_limit(waiting)
+        finally:
+            self._lock.release()
+
+    def _next_limit(self, waiting: int = 0) -> int:
+        """Say at what length of the buffer to look again: at a chunk, or sooner at the clock."""
+        chunk = self._chunk_rows * WIDTH
+        return min(chunk, waiting + _FEW_ROWS * WIDTH) if self._directory else chunk
+
+    def _flush(self) -> None:
+        """Make a batch of the rows in the buffer.
+
+        A row that does not fit the schema is taken out and its error raised, after all the others
+        have been saved.
+        """
+        buffer = self._buffer
+        if self._closed:
+            buffer.clear()
+            return
+        rows, odd = divmod(len(buffer), WIDTH)
+        if odd:
+            raise BadValueError(f"a row of the event log had not {WIDTH} cells, see model.events")
+        if not rows:
+            return
+        refused = None
+        try:
+            batch = encode_rows(buffer, rows, self._batched)
+        except ValueError:
+            good, refused = sift(buffer, rows)
+            batch = encode_rows(good, len(good) // WIDTH, self._batched)
+        self._take_in(batch, rows)
+        if refused:
+            raise refused
+
+    def _take_in(self, batch: pa.RecordBatch, rows_from_buffer: int = 0) -> None:
+        """Add a batch, in place of the rows it was made of.
+
+        It is merged with smaller ones before it, so that who reads or flushes often still gets a
+        few large batches.
+        """
+        merged, keep = batch, len(self._batches)
+        while keep and self._batches[keep - 1].num_rows <= merged.num_rows:
+            if self._batches[keep - 1].num_rows + merged.num_rows > self._chunk_rows:
+                break
+            keep -= 1
+            pair = pa.Table.from_batches([self._batches[keep], merged])
+            [merged] = pair.combine_chunks().to_batches()
+        self._digest.update(batch)
+        if merged.num_rows:
+            self._batches[keep:] = [merged]
+        self._batched += batch.num_rows
+        del self._buffer[: rows_from_buffer * WIDTH]
+        self._limit = self._next_limit()
+
+    def _segment_is_old(self) -> bool:
+        age = monotonic() - self._segment_began
+        return self._directory is not None and age >= self._segment_seconds
+
+    def _write_if_due(self) -> None:
+        if self._batched - self._written >= self._segment_rows or self._segment_is_old():
+            self._write()
+
+    def _write(self) -> None:
+        """Write the batches as a segment, if there are any."""
+        if self._directory and self._batches:
+            # If this is cut short, the next attempt writes the same number again.
+            write_segment(self._directory, self._segments + 1, self._batches)
+            self._segments += 1
+            self._batches.clear()
+            self._written = self._batched
+            self._segment_began = monotonic()
+
+    def _keep_flushing(self) -> None:
+        while not self._stop_flusher.wait(self._segment_seconds):
+            try:
+                with self._lock:
+                    self._flush()
+                    self._write()
+            except Exception as error:
+                # What could not be written is tried again, at last by `close`, which raises.
+                logger.error("could not write all events: %s", error)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Say what a run was made with."""
+    versions = {"python": platform.python_version()}
+    for package in ("wavetank", "pykka", "numpy", "pyarrow"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions

@@ -1,0 +1,86 @@
+"""A node: the machine or process that actors live on, with its clock and its links."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ..model.network import CALM, Faults
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from .actor import Program
+    from .host import Host
+    from .ref import Item
+
+NodeState: TypeAlias = Literal["up", "paused", "crashed"]
+
+_PPM = 1_000_000
+
+
+class Link:
+    """One direction between two nodes: its faults, and what it carries."""
+
+    __slots__ = ("faults", "held", "in_transit", "last_us", "lock", "random")
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.faults: Faults = CALM
+        self.last_us = 0
+        """When the last message in order arrives: the next one may not overtake it."""
+        self.held: list[Item] = []
+        """What waits for the link to be healed."""
+        self.in_transit = 0
+        """How many messages the live engine's clock thread still has to deliver."""
+        self.lock = Lock()
+
+
+class Node:
+    """Where actors live, and what happens to all of them together."""
+
+    __slots__ = (
+        "aside",
+        "drift_ppm",
+        "hosts",
+        "links",
+        "name",
+        "offset_us",
+        "programs",
+        "skewed_us",
+        "state",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state: NodeState = "up"
+        self.hosts: dict[str, Host] = {}
+        """The actors that live here now, in the order in which they started."""
+        self.programs: list[Program] = []
+        """What a restart starts again: what the outside had started before the crash."""
+        self.links: dict[Node, Link] = {}
+        """Where its messages go, by the receiving node."""
+        self.aside: list[Item] = []
+        """What reached a paused node in a simulation."""
+        self.offset_us = 0
+        self.drift_ppm = 0
+        self.skewed_us = 0
+
+    def clock_us(self, now_us: int) -> int:
+        """What this node's clock says at the true time `now_us`."""
+        if self.drift_ppm:
+            return now_us + self._offset_at(now_us)
+        return now_us + self.offset_us
+
+    def skew(self, now_us: int, offset_us: int, drift_ppm: int) -> None:
+        """Set the clock this far off from now on, and let it drift."""
+        self.offset_us, self.drift_ppm, self.skewed_us = offset_us, drift_ppm, now_us
+
+    def true_us(self, duration_us: int) -> int:
+        """How long a duration measured by this node's clock really takes."""
+        if self.drift_ppm:
+            return duration_us * _PPM // (_PPM + self.drift_ppm)
+        return duration_us
+
+    def _offset_at(self, now_us: int) -> int:
+        return self.offset_us + (now_us - self.skewed_us) * self.drift_ppm // _PPM

@@ -1,0 +1,43 @@
+"""What the tests share: the two engines, as fixtures."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import pytest
+
+import wavetank as wt
+
+Engine: TypeAlias = type[wt.SimulatedSystem] | type[wt.LiveSystem]
+
+DEADLINE = 20
+"""Seconds after which a live test gives up: far more than any needs."""
+
+
+@pytest.fixture(params=["simulated", "live"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn."""
+    return {"simulated": wt.SimulatedSystem, "live": wt.LiveSystem}[request.param]
+
+
+@pytest.fixture
+def system(engine: Engine) -> Iterator[Any]:
+    """A system on each engine in turn."""
+    with engine(seed=7) as system:
+        yield system
+
+
+@pytest.fixture
+def simulated() -> Iterator[wt.SimulatedSystem]:
+    """A simulated system."""
+    with wt.SimulatedSystem(seed=7) as system:
+        yield system
+
+
+@pytest.fixture
+def settle() -> Callable[[Any], None]:
+    """Let a system work until nothing is left to do."""
+
+    def run(system: Any) -> None:
+        system.run_until_idle(timeout=DEADLINE)
+
+    return run
