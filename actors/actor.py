@@ -242,6 +242,25 @@ class Actor:
             )
         )
 
+    def record_batch(self, kind: str, rows: int, **columns: Any) -> None:
+        """Record many events of one kind at once, a column at a time.
+
+        A column is a value for all of them, or a sequence with one for each; their time, place
+        and Lamport time are those of this moment.
+        """
+        host = self._host
+        now_us = host.system.now_us
+        host.system.log.append_columns(
+            rows,
+            kind=kind,
+            time_us=now_us,
+            node=host.node.name,
+            actor=host.ref.name,
+            lamport=host.tick(),
+            clock_us=host.node.clock_us(now_us),
+            **columns,
+        )
+
 
 def _start(actor: Actor, message: Start) -> None:
     actor.started()

@@ -4,23 +4,22 @@ Bare PyArrow gets the same columns ready-made as NumPy arrays, makes tables of t
 these with zstd: no order to keep among threads, no checks, no digest.
 """
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from measure import Figure, best_rates
 
+import wavetank as wt
 from wavetank.actors.eventlog import EventLog
 from wavetank.model.events import SCHEMA
 
 ROWS = 1_000_000
 BATCH_ROWS = 50_000
-REPEATS = 3
 
 KINDS = ("appended", "delivered", "acknowledged")
 NODES = tuple(f"node-{number}" for number in range(8))
@@ -95,52 +94,56 @@ def bare_pyarrow(directory: Path, batches: list[dict[str, Any]]) -> None:
             writer.write_table(table)
 
 
-def rows_per_second(work: Callable[[Path], None]) -> float:
-    """Measure the best of a few times."""
-    best = float("inf")
-    for _ in range(REPEATS):
-        folder = Path(tempfile.mkdtemp(prefix="wavetank-bench-"))
-        try:
-            began = perf_counter()
-            work(folder / "run")
-            best = min(best, perf_counter() - began)
-        finally:
-            shutil.rmtree(folder)
-    return ROWS / best
+class Writer(wt.Actor):
+    """Records all its events at once, as an actor of a user would."""
+
+    def started(self) -> None:
+        for number in range(ROWS):
+            self.record(
+                KINDS[number % 3], topic="orders", partition=number & 31,
+                base_offset=number * 1_000, count=1_000, bytes=100_000 + number % 1_009,
+                epoch=3, append_time_us=number * 7,
+            )  # fmt: skip
 
 
-def run() -> list[dict[str, Any]]:
+def recorded_by_an_actor(directory: Path) -> None:
+    """Record through an actor of a simulated system."""
+    with wt.SimulatedSystem(out=directory) as system:
+        system.spawn(Writer, "writer")
+        system.run_until_idle()
+
+
+def job(work: Callable[[Path], None]) -> Callable[[], int]:
+    """Give the work a directory of its own each time."""
+
+    def run() -> int:
+        with tempfile.TemporaryDirectory(prefix="wavetank-bench-") as folder:
+            work(Path(folder, "run"))
+        return ROWS
+
+    return run
+
+
+def run() -> list[Figure]:
     """Measure the event log beside bare PyArrow."""
     firsts = range(0, ROWS, BATCH_ROWS)
     batches = [columns_of(first, BATCH_ROWS) for first in firsts]
     ready = [ready_columns(columns, first) for columns, first in zip(batches, firsts, strict=True)]
-    peer = rows_per_second(lambda path: bare_pyarrow(path, ready))
-    measured = [
-        ("event log, single events", rows_per_second(single_events), 600_000),
-        (
-            "event log, columnar batches",
-            rows_per_second(lambda path: columnar_batches(path, batches)),
-            1_500_000,
-        ),
-    ]
-    return [
+    rates = best_rates(
         {
-            "name": name,
-            "ours": round(ours),
-            "peer_name": "bare pyarrow, ready columns",
-            "peer": round(peer),
-            "unit": "rows/s",
-            "ratio": round(ours / peer, 2),
-            "target": target,
+            "single": job(single_events),
+            "actor": job(recorded_by_an_actor),
+            "columnar": job(lambda path: columnar_batches(path, batches)),
+            "pyarrow": job(lambda path: bare_pyarrow(path, ready)),
         }
-        for name, ours, target in measured
+    )
+
+    def figure(name: str, key: str, target: float) -> Figure:
+        peer = "bare PyArrow, ready columns"
+        return Figure(name, rates[key], peer, rates["pyarrow"], "rows/s", target, absolute=True)
+
+    return [
+        figure("event log, single events", "single", 600_000),
+        figure("event log, through Actor.record", "actor", 600_000),
+        figure("event log, columnar batches of 50,000", "columnar", 1_500_000),
     ]
-
-
-if __name__ == "__main__":
-    for result in run():
-        print(
-            "{name}: {ours:,} {unit} (target {target:,}); {peer_name}: {peer:,}; ×{ratio}".format(
-                **result
-            )
-        )

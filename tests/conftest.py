@@ -41,3 +41,13 @@ def settle() -> Callable[[Any], None]:
         system.run_until_idle(timeout=DEADLINE)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session for all tests: starting one takes seconds."""
+    from wavetank import analytics
+
+    session = analytics.session("local[2]")
+    yield session
+    session.stop()

@@ -322,6 +322,27 @@ def test_what_an_actor_records_carries_its_time_its_place_and_its_lamport_time(
     assert event.clock_us == event.time_us
 
 
+@pytest.mark.parametrize("rows", [3, 3_000])
+def test_many_events_can_be_recorded_at_once_in_their_place(
+    system: Any, settle: Any, rows: int
+) -> None:
+    class Recorder(wt.Actor):
+        @wt.receives(Go)
+        def on_go(self, go: Go) -> None:
+            self.record("before")
+            self.record_batch("appended", rows, topic="orders", base_offset=range(rows), count=1)
+            self.record("after")
+
+    system.spawn(Recorder, "r", node="n").tell(Go())
+    settle(system)
+    kinds = [event.kind for event in system.events][1:]
+    assert kinds == ["before", *["appended"] * rows, "after"]
+    events = system.events.of("appended")
+    assert [event.base_offset for event in events] == list(range(rows))
+    assert {(e.node, e.actor, e.topic, e.count) for e in events} == {("n", "r", "orders", 1)}
+    assert len({event.lamport for event in events}) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -1,0 +1,45 @@
+"""`make bench`: every comparison in one run, as a table and as bench/results.json."""
+
+import json
+import platform
+import sys
+from pathlib import Path
+
+import attrs
+import engines
+import eventlog
+
+import wavetank
+
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def main() -> None:
+    """Measure, print and write down."""
+    figures = []
+    head = f"{'what':40} {'ours':>12} {'peer':28} {'peer':>12} {'ratio':>6}  target"
+    print(head, "-" * len(head), sep="\n")
+    for module in (engines, eventlog):
+        for figure in module.run():
+            figures.append(figure)
+            target = f"{figure.target:,.0f} {figure.unit}" if figure.absolute else figure.target
+            print(
+                f"{figure.name:40} {figure.ours:12,.0f} {figure.peer:28} {figure.theirs:12,.0f} "
+                f"{figure.ratio:6.2f}  {target} {'met' if figure.met else 'MISSED'}",
+                flush=True,
+            )
+    results = {
+        "wavetank": wavetank.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "figures": [
+            {**attrs.asdict(figure), "ratio": figure.ratio, "met": figure.met} for figure in figures
+        ],
+    }
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"written to {RESULTS.parent.name}/{RESULTS.name}")
+    sys.exit(0 if all(figure.met for figure in figures) else 1)
+
+
+if __name__ == "__main__":
+    main()

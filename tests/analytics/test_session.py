@@ -1,0 +1,61 @@
+"""The Spark session, and what a user is told when there can be none."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wavetank import analytics
+from wavetank.analytics.session import require_java
+
+
+def fake_java(folder: Path, version: str) -> None:
+    folder.mkdir(parents=True)
+    java = folder / "java"
+    java.write_text(f"""#!/bin/sh\necho 'openjdk version "{version}" 2025-01-01' >&2\n""")
+    java.chmod(0o755)
+
+
+def test_a_session_works_with_the_python_that_runs_this(spark: Any) -> None:
+    def tell(batches: Any) -> Any:
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable] * batch.num_rows})
+
+    rows = spark.range(1).mapInArrow(tell, "python string").collect()
+    assert rows[0].python == sys.executable
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1"])
+def test_a_java_that_spark_can_use_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+) -> None:
+    fake_java(tmp_path / "bin", version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    require_java()
+
+
+@pytest.mark.parametrize(
+    ("version", "home", "text"),
+    [
+        ("1.8.0_402", True, "JAVA_HOME has Java 8: install a JDK or JRE 17"),
+        ("11.0.22", False, "PATH has Java 11: install a JDK or JRE 17"),
+        (None, True, "has none: install a JDK or JRE 17"),
+        (None, False, "there is none on PATH: install a JDK or JRE 17"),
+    ],
+)
+def test_a_missing_or_old_java_is_one_clear_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None, home: bool, text: str
+) -> None:
+    if version:
+        fake_java(tmp_path / "bin", version)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if home:
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(analytics.JavaMissingError, match=text) as caught:
+        analytics.session()
+    assert str(caught.value).count(".") == 1 + str(tmp_path).count(".")
