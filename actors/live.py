@@ -7,6 +7,7 @@ Pykka's own inbox is a `queue.Queue`, which is pure Python and several times slo
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from queue import Empty, SimpleQueue
@@ -39,6 +40,9 @@ logger = logging.getLogger("wavetank")
 PATIENCE_S: Final = 10.0
 """How long stopping waits for handlers that are at work before it gives up on them."""
 
+NAP_S: Final = 0.2
+"""The longest the outside sleeps at a time: a Ctrl-C just before a sleep shows only after it."""
+
 GLANCE_S: Final = 0.001
 """How often a wait looks at its condition."""
 
@@ -55,7 +59,13 @@ class LiveFuture(pykka.ThreadingFuture[Any]):
         """Wait for the answer; `timeout` in seconds."""
         if isinstance(threading.current_thread(), ActorThread):
             raise WavetankError("an actor must not wait: send, and receive the answer")
-        return super().get(timeout=timeout)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while (left_s := deadline - time.monotonic()) > NAP_S:
+            try:
+                return super().get(timeout=NAP_S)
+            except pykka.Timeout:
+                continue
+        return super().get(timeout=max(0.0, left_s))
 
 
 class ActorThread(threading.Thread):
@@ -99,10 +109,22 @@ class LiveHost(Host, pykka.ThreadingActor):
         self.actor_stopped = threading.Event()
         self.thread = ActorThread(self)
 
+    def tell(self, message: object) -> None:
+        super().tell(message)
+        self._see_to_the_end()
+
+    def ask_for(self, future: pykka.Future[Any], message: object) -> None:
+        super().ask_for(future, message)
+        self._see_to_the_end()
+
+    def _see_to_the_end(self) -> None:
+        """Answer for an actor that ended while something was put into its queue."""
+        if self.ended:
+            self.bury_rest()
+
     def set_aside(self, message: object, sender: Ref, lamport: int) -> None:
         if isinstance(message, Probe):
             settle(sender, self.handled)
-            self.handled -= 1  # the loop counts this one too
             return
         if self.system.stopped and not self.ended:
             self.sender = self.system.nobody
@@ -155,8 +177,13 @@ class LiveHost(Host, pykka.ThreadingActor):
             except BaseException as error:
                 # A SystemExit in a handler must not end this thread without a trace.
                 self.fail(error, message)
-            self.handled += 1
+            if not isinstance(message, Probe) and not _is_periodic(message):
+                self.handled += 1
         self.bury_rest()
+
+
+def _is_periodic(message: object) -> bool:
+    return isinstance(message, Timer) and message.period_us > 0
 
 
 @attrs.frozen
@@ -194,9 +221,20 @@ class LiveAgenda(Agenda):
         with self._changed:
             super().add_timer(timer, host)
 
+    def pop(self) -> list[Item]:
+        """Take out what is due, and note the timers among it while the lock is held.
+
+        An actor's thread handles them at some later time: in between, what is no longer on the
+        agenda must not count as if it were.
+        """
+        items = super().pop()
+        for _, message, _, _ in items:
+            if isinstance(message, Timer):
+                super().timer_came_up(message)
+        return items
+
     def timer_came_up(self, timer: Timer) -> None:
-        with self._changed:
-            super().timer_came_up(timer)
+        """Nothing is left to note: `pop` has."""
 
     def timer_cancelled(self, timer: Timer) -> None:
         with self._changed:
@@ -271,7 +309,9 @@ class LiveSystem(System):
         return (time.monotonic_ns() - self._began_ns) // 1_000
 
     def run(self, for_: Duration | None = None, *, until: Duration | None = None) -> None:
-        time.sleep(max(0.0, to_seconds(self._run_limit_us(for_, until) - self.now_us)))
+        limit_us = self._run_limit_us(for_, until)
+        while (left_s := to_seconds(limit_us - self.now_us)) > 0:
+            time.sleep(min(left_s, NAP_S))
 
     def run_until(self, condition: Callable[[], bool], timeout: Duration | None = None) -> None:
         limit_us = None if timeout is None else self.now_us + to_us(timeout, "timeout")
@@ -284,15 +324,16 @@ class LiveSystem(System):
         """Ask every actor how much it has handled, until nobody has handled more since.
 
         A probe waits in line like any message, so an answer means that all before it is done. No
-        actor busy between two rounds, and nothing due in between: then nothing is on its way.
+        actor busy between two rounds, and nothing due in between: then nothing is on its way but
+        for what periodic timers set off meanwhile.
         """
         limit_us = None if timeout is None else self.now_us + to_us(timeout, "timeout")
-        before: list[int] = []
+        before, counts = None, self._probe(limit_us)
         while True:
-            counts = self._probe(limit_us)
-            if counts == before and self.agenda.is_idle():
+            nothing_due = self.agenda.is_idle()
+            before, counts = counts, self._probe(limit_us)
+            if counts == before and nothing_due:
                 return
-            before = counts
             time.sleep(GLANCE_S)
 
     def transmit(self, source: Node, item: Item) -> None:

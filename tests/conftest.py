@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import settings
 
 import wavetank as wt
+
+# A machine under load is no failure.
+settings.register_profile("wavetank", deadline=None)
+settings.load_profile("wavetank")
 
 Engine: TypeAlias = type[wt.SimulatedSystem] | type[wt.LiveSystem]
 

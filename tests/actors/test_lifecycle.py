@@ -33,6 +33,18 @@ def start(code: str, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
+def interrupt(program: "subprocess.Popen[str]") -> str:
+    """Press Ctrl-C once the program says that it runs; what it says to that."""
+    with program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "running\n"
+        program.send_signal(signal.SIGINT)
+        try:
+            return program.communicate(timeout=30)[1]
+        finally:
+            program.kill()
+
+
 def test_two_hundred_live_systems_leave_no_thread_behind() -> None:
     before = threading.active_count()
     for number in range(200):
@@ -155,10 +167,7 @@ with wt.LiveSystem(out=sys.argv[1]) as system:
 )
 def test_ctrl_c_ends_a_live_system_cleanly_whatever_it_waits_for(tmp_path: Path, wait: str) -> None:
     program = start(LIVE_FOR_EVER.replace("{wait}", wait), str(tmp_path / "run"))
-    assert program.stdout is not None
-    assert program.stdout.readline() == "running\n"
-    program.send_signal(signal.SIGINT)
-    _, errors = program.communicate(timeout=30)
+    errors = interrupt(program)
     assert program.returncode == -signal.SIGINT
     assert errors.strip().endswith("KeyboardInterrupt")
     info = read_info(tmp_path / "run")
@@ -173,10 +182,7 @@ def test_ctrl_c_ends_a_simulation_and_leaves_its_log_whole(tmp_path: Path) -> No
         "{wait}", "system.run(for_=10**7)"
     )
     program = start(code, str(tmp_path / "run"))
-    assert program.stdout is not None
-    assert program.stdout.readline() == "running\n"
-    program.send_signal(signal.SIGINT)
-    program.communicate(timeout=30)
+    interrupt(program)
     assert program.returncode == -signal.SIGINT
     assert read_info(tmp_path / "run").state == "interrupted"
     assert len(read_events(tmp_path / "run")) == read_info(tmp_path / "run").events
