@@ -7,11 +7,13 @@ Everything a user imports: `import wavetank as wt`. Analytics is not here, becau
 from pykka import ActorDeadError, Future, Timeout
 
 from .actors.actor import Actor, Ended, receives
+from .actors.cluster import Cluster
 from .actors.eventlog import EventLog
 from .actors.live import LiveSystem
 from .actors.ref import Ref
 from .actors.simulated import SimulatedSystem
 from .actors.timers import Timer
+from .model.batch import Record
 from .model.errors import (
     BadValueError,
     NothingLeftError,
@@ -21,8 +23,24 @@ from .model.errors import (
     WavetankError,
 )
 from .model.events import Event
+from .model.exchange import Receipt
 from .model.network import DROP, HOLD, Faults, Verdict
+from .model.records import Records
+from .model.topics import Topic, TopicPartition
+from .strategies.arrivals import Bursts, Constant, Daily, Poisson, trace
 from .strategies.network import Network, constant, lognormal, uniform
+from .strategies.workload import (
+    ConstantService,
+    ExponentialService,
+    FixedSize,
+    Load,
+    LognormalService,
+    LognormalSizes,
+    NoKeys,
+    OneKey,
+    UniformKeys,
+    ZipfKeys,
+)
 
 __version__ = "0.1.0"
 
@@ -32,25 +50,46 @@ __all__ = [
     "Actor",
     "ActorDeadError",
     "BadValueError",
+    "Bursts",
+    "Cluster",
+    "Constant",
+    "ConstantService",
+    "Daily",
     "Ended",
     "Event",
     "EventLog",
+    "ExponentialService",
     "Faults",
+    "FixedSize",
     "Future",
     "LiveSystem",
+    "Load",
+    "LognormalService",
+    "LognormalSizes",
     "Network",
+    "NoKeys",
     "NothingLeftError",
+    "OneKey",
+    "Poisson",
+    "Receipt",
+    "Record",
+    "Records",
     "Ref",
     "SimulatedSystem",
     "TimeStandsStillError",
     "Timeout",
     "Timer",
+    "Topic",
+    "TopicPartition",
     "UnhandledMessageError",
+    "UniformKeys",
     "UnknownNameError",
     "Verdict",
     "WavetankError",
+    "ZipfKeys",
     "constant",
     "lognormal",
     "receives",
+    "trace",
     "uniform",
 ]

@@ -126,6 +126,12 @@ class Actor:
     def stopped(self) -> None:
         """Run when the actor is stopped, not when it fails or its node crashes."""
 
+    def killed(self) -> None:
+        """Run as the actor is killed, for the record only: it can still do nothing but `record`.
+
+        It may run beside a handler that is cut short, so it must change nothing.
+        """
+
     @property
     def ref(self) -> "Ref":
         """The actor's own address, to hand to others."""
@@ -141,6 +147,16 @@ class Actor:
         """The time on this node's clock, in µs (a skewed clock says something else)."""
         host = self._host
         return host.node.clock_us(host.system.now_us)
+
+    @property
+    def true_now(self) -> int:
+        """The true time in µs: for what is recorded about a run, never for a decision in it."""
+        return self._host.system.now_us
+
+    @property
+    def life(self) -> int:
+        """1 in an actor's first life, 2 after its node's first restart, and so on."""
+        return self._host.life
 
     @property
     def random(self) -> random.Random:

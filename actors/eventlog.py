@@ -113,6 +113,9 @@ class EventLog:
         """How many of them are in segments."""
         self._segments = 0
         self._digest = Digest()
+        # PyArrow loads pandas, if it is there, with the first array it makes; at the exit of the
+        # interpreter, where a forgotten log is closed, it is too late for that.
+        pa.array([], pa.string())
         self._limit = self._next_limit()
         self._closed = False
         self._flusher: Thread | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..model import events
+from ..model import kinds
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError, UnknownNameError
 from ..model.events import NULL_INT
@@ -50,16 +50,16 @@ class Fabric(abc.ABC):
         What is sent is lost, or with `hold` arrives once the link is healed.
         """
         fault = {"hold": True} if hold else {"cut": True}
-        self._change_links(source, target, one_way, events.LINK_CUT, **fault)
+        self._change_links(source, target, one_way, kinds.LINK_CUT, **fault)
 
     def heal(self, source: str, target: str, *, one_way: bool = False) -> None:
         """Undo every fault of the link, and deliver what it held."""
-        self._change_links(source, target, one_way, events.LINK_HEALED, **attrs.asdict(CALM))
+        self._change_links(source, target, one_way, kinds.LINK_HEALED, **attrs.asdict(CALM))
 
     def slow(self, source: str, target: str, delay: Duration, *, one_way: bool = False) -> None:
         """Add a delay to whatever crosses the link."""
         delay_us = to_us(delay, "delay")
-        self._change_links(source, target, one_way, events.LINK_CHANGED, delay_us=delay_us)
+        self._change_links(source, target, one_way, kinds.LINK_CHANGED, delay_us=delay_us)
 
     def disturb(self, source: str, target: str, *, one_way: bool = False, **faults: float) -> None:
         """Set shares of messages to `drop`, `duplicate` and `reorder` (see `Faults`)."""
@@ -67,7 +67,7 @@ class Fabric(abc.ABC):
         for name in faults:
             if name not in known:
                 raise UnknownNameError("fault", name, known)
-        self._change_links(source, target, one_way, events.LINK_CHANGED, **faults)
+        self._change_links(source, target, one_way, kinds.LINK_CHANGED, **faults)
 
     def skew(self, node: str, offset: Duration, drift_ppm: int = 0) -> None:
         """Set a node's clock off by `offset` from now on, running fast by `drift_ppm`.
@@ -80,7 +80,7 @@ class Fabric(abc.ABC):
         with self.lock:
             skewed = self._node(node)
             skewed.skew(self.now_us, offset_us, drift_ppm)
-            self.note(events.CLOCK_SKEWED, skewed, detail=f"{offset_us:+} us, {drift_ppm:+} ppm")
+            self.note(kinds.CLOCK_SKEWED, skewed, detail=f"{offset_us:+} us, {drift_ppm:+} ppm")
 
     # The way of a message
 
@@ -126,14 +126,14 @@ class Fabric(abc.ABC):
         if not delays_us:
             if hold:
                 link.held.append(item)
-            self._note_fate(events.HELD if hold else events.DROPPED, source, target, item)
+            self._note_fate(kinds.HELD if hold else kinds.DROPPED, source, target, item)
             return
         due_us = self.now_us + delays_us[0]
         if ordered:
             due_us = link.last_us = max(due_us, link.last_us)
         self._deliver(link, due_us, item)
         for delay_us in delays_us[1:]:
-            self._note_fate(events.DUPLICATED, source, target, item)
+            self._note_fate(kinds.DUPLICATED, source, target, item)
             self._deliver(link, self.now_us + delay_us, item)
 
     @abc.abstractmethod

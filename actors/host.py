@@ -21,7 +21,7 @@ import pykka
 from pykka import ActorDeadError
 from pykka.messages import _ActorStop
 
-from ..model import events
+from ..model import kinds
 from ..model.errors import UnhandledMessageError
 from ..model.seeds import numpy_stream, python_stream
 from .actor import Ended, Handlers, Program, Start
@@ -166,7 +166,7 @@ class Host(pykka.Actor):
     def unhandled(self, message: object, sender: Ref) -> None:
         what = f"{type(message).__name__} from {sender.name}"
         logger.warning("%s has no handler for %s", self, what)
-        self.note(events.UNHANDLED, what)
+        self.note(kinds.UNHANDLED, what)
         error = UnhandledMessageError(f"{self} has no handler for {type(message).__name__}")
         settle(sender, error=error)
 
@@ -176,8 +176,8 @@ class Host(pykka.Actor):
             self.system.agenda.timer_came_up(message)
         elif isinstance(message, _ActorStop):
             settle(sender)
-        elif not isinstance(message, Start):
-            self.note(events.UNDELIVERABLE, f"{type(message).__name__} from {sender.name}")
+        elif not isinstance(message, Start | Ended):
+            self.note(kinds.UNDELIVERABLE, f"{type(message).__name__} from {sender.name}")
             settle(sender, error=ActorDeadError(f"{self} has ended: {self.ended}"))
 
     # Failing and ending
@@ -191,7 +191,7 @@ class Host(pykka.Actor):
         what = f"{type(error).__name__}: {error}"
         logger.error("%s failed on %s", self, type(message).__name__, exc_info=error)
         self.note(
-            events.FAILED, f"{what} on {type(message).__name__} at {where.name}:{where.lineno}"
+            kinds.FAILED, f"{what} on {type(message).__name__} at {where.name}:{where.lineno}"
         )
         # One that cannot even start would fail for ever.
         if self.program.on_failure == "stop" or isinstance(message, Start):
@@ -210,7 +210,7 @@ class Host(pykka.Actor):
             self.fail(error, Start())
             return
         self.actor._host = self
-        self.note(events.RESTARTED)
+        self.note(kinds.RESTARTED)
         self.receive(Start(), self.ref, self.lamport)
 
     def end(self, reason: str) -> None:
@@ -220,7 +220,7 @@ class Host(pykka.Actor):
             self.actor.stopped()
         except Exception as error:
             logger.error("%s failed while it stopped", self, exc_info=error)
-            self.note(events.FAILED, f"{type(error).__name__}: {error} in stopped()")
+            self.note(kinds.FAILED, f"{type(error).__name__}: {error} in stopped()")
         self.kill(reason)
         settle(asked_by)
 
@@ -232,7 +232,9 @@ class Host(pykka.Actor):
             self.ended = reason
             self.table = NO_HANDLERS
             self.actor_stopped.set()
-            self.note(events.STOPPED, reason)
+            if reason != "stopped":
+                self.actor.killed()
+            self.note(kinds.STOPPED, reason)
             self.actor._host = _GRAVE
             del self.node.hosts[self.ref.name]
             if self.program.parent is not None:

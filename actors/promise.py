@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..model import events
+from ..model import kinds
 from .ref import Ref
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Nobody:
         _, message, sender, lamport = item
         self.system.heard(lamport)
         self.system.note(
-            events.UNDELIVERABLE,
+            kinds.UNDELIVERABLE,
             self.node,
             detail=f"{type(message).__name__} from {sender.name}: nobody waits for a reply",
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pykka import ActorDeadError
 
-from ..model import events
+from ..model import kinds
 from ..model.durations import Duration, to_seconds, to_us
 from ..model.errors import BadValueError, UnknownNameError
 from ..model.rundir import Engine, RunState
@@ -140,7 +140,7 @@ class System(Fabric):
             if down.state == "crashed":
                 return
             hosts = list(down.hosts.values())
-            self.note(events.NODE_CRASHED, down, count=len(hosts))
+            self.note(kinds.NODE_CRASHED, down, count=len(hosts))
             down.programs = [host.program for host in hosts if host.program.parent is None]
             for host in hosts:
                 host.kill("crashed")
@@ -155,7 +155,7 @@ class System(Fabric):
                 raise BadValueError(f"node {node!r} is {back.state}: only a crashed one restarts")
             back.state = "up"
             programs, back.programs = back.programs, []
-            self.note(events.NODE_RESTARTED, back, count=len(programs))
+            self.note(kinds.NODE_RESTARTED, back, count=len(programs))
             for program in programs:
                 self.start(program, back)
 
@@ -167,7 +167,7 @@ class System(Fabric):
                 raise BadValueError(f"node {node!r} is crashed: it cannot be paused")
             if frozen.state == "up":
                 frozen.state = "paused"
-                self.note(events.NODE_PAUSED, frozen)
+                self.note(kinds.NODE_PAUSED, frozen)
                 for host in frozen.hosts.values():
                     host.table = NO_HANDLERS
 
@@ -178,7 +178,7 @@ class System(Fabric):
             if thawed.state == "crashed":
                 raise BadValueError(f"node {node!r} is crashed: restart it instead")
             if thawed.state == "paused":
-                self.note(events.NODE_RESUMED, thawed)
+                self.note(kinds.NODE_RESUMED, thawed)
                 for host in thawed.hosts.values():
                     host.table = host.actor.handlers
                 # Last: a thread that finds no handler on a node that is up takes it as final.
@@ -211,7 +211,7 @@ class System(Fabric):
                 program.parent.children[program.name] = host
             if node.state == "paused":
                 host.table = NO_HANDLERS
-            host.note(events.STARTED, program.actor_class.__name__)
+            host.note(kinds.STARTED, program.actor_class.__name__)
             spawner = self.nobody if program.parent is None else program.parent.ref
             host.put((host, Start(), spawner, lamport))
             host._start_actor_loop()

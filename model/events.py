@@ -42,25 +42,6 @@ Row: TypeAlias = tuple[
 ]  # fmt: skip
 """One event as the engines write it: absent ints are NULL_INT, absent strings None."""
 
-# The kinds of event that the engines record. The set is open: actors record kinds of their own.
-STARTED: Final = "started"
-STOPPED: Final = "stopped"
-FAILED: Final = "failed"
-RESTARTED: Final = "restarted"
-UNHANDLED: Final = "unhandled"
-UNDELIVERABLE: Final = "undeliverable"
-DROPPED: Final = "dropped"
-DUPLICATED: Final = "duplicated"
-HELD: Final = "held"
-NODE_CRASHED: Final = "node_crashed"
-NODE_RESTARTED: Final = "node_restarted"
-NODE_PAUSED: Final = "node_paused"
-NODE_RESUMED: Final = "node_resumed"
-LINK_CUT: Final = "link_cut"
-LINK_HEALED: Final = "link_healed"
-LINK_CHANGED: Final = "link_changed"
-CLOCK_SKEWED: Final = "clock_skewed"
-
 
 @attrs.frozen
 class Event:

@@ -206,6 +206,18 @@ system.run_until(lambda: system.events.of("noted"))
     assert "noted" in read_events(tmp_path / "run")["kind"].to_pylist()
 
 
+def test_a_simulation_that_nobody_stops_leaves_a_whole_log_too(tmp_path: Path) -> None:
+    code = """
+import sys, wavetank as wt
+system = wt.SimulatedSystem(out=sys.argv[1])
+system.spawn(wt.Actor, "idler")
+"""
+    program = start(code, str(tmp_path / "run"))
+    _, errors = program.communicate(timeout=30)
+    assert (program.returncode, errors) == (0, "")
+    assert read_events(tmp_path / "run")["kind"].to_pylist() == ["started"]
+
+
 def test_a_live_run_can_be_followed_on_disk_while_it_goes_on(tmp_path: Path) -> None:
     with wt.LiveSystem(out=tmp_path / "run") as system:
         system.spawn(Notebook, "book").tell(Note("x"))

@@ -1,0 +1,101 @@
+"""What producers and consumers have in common: they know the cluster by metadata, and keep it.
+
+A client asks the controller, and asks again, after a pause, as long as something it needs is not
+in the answer. It watches whoever it talks to: the end of a leader reaches it as a broken
+connection would.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from ..model.protocol import GetMetadata, Metadata
+from ..strategies.retry import backoff_us
+from .actor import Actor, Ended, receives
+
+if TYPE_CHECKING:
+    from ..model.topics import TopicPartition
+    from .ref import Ref
+    from .timers import Timer
+
+NOTHING_KNOWN = Metadata(-1, {}, {}, {}, ())
+
+
+@attrs.frozen
+class AskAgain:
+    """The controller has not answered, or something was missing in its answer."""
+
+
+class Client(Actor):
+    """An actor that finds partition leaders and coordinators through the controller."""
+
+    def __init__(self, controller: Ref, settings: Any) -> None:
+        self.controller = controller
+        self.settings = settings
+        self.metadata = NOTHING_KNOWN
+        self.asking: Timer | None = None
+        self.attempts = 0
+        self.requests = 0
+        self.watched: dict[Ref, None] = {}
+
+    def next_request(self) -> int:
+        self.requests += 1
+        return self.requests
+
+    def leader(self, partition: TopicPartition) -> Ref | None:
+        """The leader of a partition as far as is known."""
+        leader = self.metadata.leaders.get(partition)
+        ref = None if leader is None else leader.ref
+        if ref is not None:
+            self.follow(ref)
+        return ref
+
+    def follow(self, ref: Ref) -> None:
+        if ref not in self.watched:
+            self.watched[ref] = None
+            self.watch(ref)
+
+    def refresh(self) -> None:
+        """Ask for the metadata now, unless that is under way."""
+        if self.asking is None:
+            self.ask()
+
+    def ask(self) -> None:
+        self.attempts += 1
+        wait_us = backoff_us(self.attempts, self.random, self.settings)
+        self.asking = self.after(wait_us, AskAgain())
+        self.send(self.controller, GetMetadata())
+
+    @receives(AskAgain)
+    def on_ask_again(self, again: AskAgain) -> None:
+        self.ask()
+
+    @receives(Metadata)
+    def on_metadata(self, metadata: Metadata) -> None:
+        if metadata.version >= self.metadata.version:
+            self.metadata = metadata
+            self.metadata_changed()
+        if self.asking is not None and not self.misses_something():
+            self.asking.cancel()
+            self.asking = None
+            self.attempts = 0
+
+    @receives(Ended)
+    def on_ended(self, ended: Ended) -> None:
+        self.watched.pop(ended.ref, None)
+        self.connection_lost(ended.ref)
+        self.refresh()
+
+    def metadata_changed(self) -> None:
+        """Go on with what waited for this."""
+        raise NotImplementedError
+
+    def misses_something(self) -> bool:
+        """Whether there is reason to ask again."""
+        raise NotImplementedError
+
+    def connection_lost(self, ref: Ref) -> None:
+        """Give up on what this actor was asked and has not answered."""
+        raise NotImplementedError

@@ -1,0 +1,97 @@
+"""A running producer: makes up records on a load model, and sends them as any producer does.
+
+It looks at the clock once in every `resolution` of its load and makes what has arrived since, all
+at once and in columns: a thousand records cost about as much as one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from ..model.batch import Batch
+from ..model.exchange import SetRate
+from ..model.topics import TopicPartition
+from ..strategies.partitioning import next_sticky
+from .actor import receives
+from .producer import Producer
+
+if TYPE_CHECKING:
+    from ..model.settings import ProducerSettings
+    from ..strategies.partitioning import Partitioner
+    from ..strategies.workload import Load
+    from .ref import Ref
+
+
+@attrs.frozen
+class Emit:
+    """Time for a running producer to make records."""
+
+
+class Generator(Producer):
+    """Produces by itself."""
+
+    def __init__(
+        self, controller: Ref, settings: ProducerSettings, partitioner: Partitioner, load: Load
+    ) -> None:
+        super().__init__(controller, settings, partitioner)
+        self.load = load
+        self.emitted_us = 0
+
+    def started(self) -> None:
+        super().started()
+        self.emitted_us = self.now
+        self.every(self.load.resolution_us, Emit())
+
+    @receives(Emit)
+    def on_emit(self, emit: Emit) -> None:
+        """Make the records that arrived since the last time, one batch for each partition."""
+        load = self.load
+        topic = self.metadata.topics.get(load.topic)
+        since_us, self.emitted_us = self.emitted_us, self.now
+        if topic is None:
+            self.refresh()
+            return
+        count = load.arrivals.count_in(since_us, self.now, self.numpy_random)
+        if not count:
+            return
+        keys = load.keys.draw(count, self.numpy_random)
+        sizes = load.sizes.draw(count, self.numpy_random)
+        batch = Batch(self.ref.name, 0, count, keys=keys, timestamps_us=self.now, sizes=sizes)
+        chosen = self.partitioner.choose_many(
+            keys, None, count, topic.partitions,
+            requested=load.partition, sticky=self.sticky(topic), random=self.numpy_random,
+        )  # fmt: skip
+        for number, piece in batch.split_by(chosen, topic.partitions).items():
+            partition = TopicPartition(topic.name, number)
+            for part in self.pieces(piece):
+                self.enqueue(partition, part, ())
+        if topic.name in self.stickies:
+            old = self.stickies[topic.name]
+            self.stickies[topic.name] = next_sticky(topic.partitions, old, self.random)
+
+    def pieces(self, batch: Batch) -> list[Batch]:
+        """Cut what is larger than `batch_size`; a single record is never cut."""
+        limit = self.settings.batch_size
+        if batch.bytes <= limit or batch.count == 1:
+            return [batch]
+        sizes = batch.sizes
+        if isinstance(sizes, int):
+            step = max(1, limit // sizes)
+            return [batch[first : first + step] for first in range(0, batch.count, step)]
+        parts, first, ends = [], 0, np.cumsum(sizes)
+        while first < batch.count:
+            before = int(ends[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(ends, before + limit, side="right")))
+            parts.append(batch[first:last])
+            first = last
+        return parts
+
+    @receives(SetRate)
+    def on_set_rate(self, change: SetRate) -> None:
+        self.load = attrs.evolve(self.load, arrivals=self.load.arrivals.scaled(change.factor))
+
+    def misses_something(self) -> bool:
+        return self.load.topic not in self.metadata.topics or super().misses_something()

@@ -1,0 +1,290 @@
+"""A partition: its log, and one cursor for each group. Lives with the broker that leads it.
+
+Nothing here waits: a fetch that finds too little is kept aside and answered when enough has come,
+or when its time is up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ..model import kinds
+from ..model.cursor import Cursor
+from ..model.exchange import (
+    Append,
+    Appended,
+    Claim,
+    Claimed,
+    Commit,
+    Committed,
+    Fenced,
+    Fetch,
+    Fetched,
+    FindOffset,
+    FoundOffset,
+    Inspect,
+    NotLeader,
+    OutOfRange,
+    PartitionView,
+    TooFarAhead,
+)
+from ..model.log import MemoryLog, OffsetOutOfRangeError
+from ..model.protocol import Drop, HandOver, Lead, Reserve, Reserved
+from .actor import Actor, receives
+
+if TYPE_CHECKING:
+    from .ref import Ref
+    from .timers import Timer
+
+RESERVE: Final = 100_000
+"""How many offsets a leader reserves at a time.
+
+The controller knows no more of a partition than what its leader has reserved. A leader that takes
+over from a crashed one begins there: no offset is ever given to two records, at the price of a
+gap.
+"""
+
+
+@attrs.frozen
+class WaitOver:
+    """A fetch has waited long enough."""
+
+    fetch: Fetch
+    asker: Ref
+
+
+@attrs.frozen
+class PartitionState:
+    """What a leader hands over to the next: all by reference, as everything in it is immutable."""
+
+    log: object
+    cursors: tuple[tuple[str, Cursor], ...]
+
+
+class Partition(Actor):
+    """Leads one partition in one epoch."""
+
+    def __init__(self, lead: Lead, broker: str) -> None:
+        self.partition = lead.partition
+        self.topic, self.number = lead.partition
+        self.epoch = lead.epoch
+        self.broker = broker
+        self.config = lead.topic
+        self.cursors: dict[str, Cursor] = {}
+        if lead.state is None:
+            self.log = MemoryLog(start_offset=lead.start_offset)
+        else:
+            self.log = MemoryLog.from_snapshot(lead.state.log)
+            self.cursors = {name: attrs.evolve(cursor) for name, cursor in lead.state.cursors}
+        self.controller = lead.controller
+        self.reserved = lead.reserved
+        self.asked_for = lead.reserved
+        self.waiting: dict[tuple[Ref, int], tuple[Fetch, Timer]] = {}
+        self.resigned = False
+
+    # Producing
+
+    @receives(Append)
+    def on_append(self, append: Append) -> None:
+        if self.resigned:
+            self.reply(NotLeader(append.request))
+            return
+        end_offset = self.log.end_offset + append.batch.count
+        if end_offset > self.asked_for - RESERVE // 2:
+            self.asked_for = end_offset + RESERVE
+            self.send(self.controller, Reserve(self.partition, self.epoch, self.asked_for))
+        if end_offset > self.reserved:
+            self.reply(TooFarAhead(append.request))
+            return
+        batch = self.log.append(append.batch, self.true_now, self.epoch)
+        self.record(
+            kinds.APPENDED,
+            topic=self.topic,
+            partition=self.number,
+            producer=batch.producer,
+            base_offset=batch.base_offset,
+            count=batch.count,
+            bytes=batch.bytes,
+            epoch=self.epoch,
+            append_time_us=batch.append_time_us,
+        )
+        if append.acks:
+            self.reply(Appended(append.request, batch.base_offset, batch.append_time_us))
+        if self.waiting:
+            self.answer_waiting()
+
+    @receives(Reserved)
+    def on_reserved(self, granted: Reserved) -> None:
+        self.reserved = max(self.reserved, granted.up_to)
+
+    # Consuming
+
+    @receives(Fetch)
+    def on_fetch(self, fetch: Fetch) -> None:
+        if self.resigned:
+            self.reply(NotLeader(fetch.request))
+        elif not self.answer_fetch(fetch, self.sender):
+            key = (self.sender, fetch.request)
+            timer = self.after(fetch.max_wait_us, WaitOver(fetch, self.sender))
+            self.waiting[key] = (fetch, timer)
+
+    def answer_fetch(self, fetch: Fetch, asker: Ref, *, wait: bool = True) -> bool:
+        """Answer a fetch, unless it is to wait for more."""
+        if fetch.group is not None:
+            cursor = self.cursors.get(fetch.group)
+            if cursor is None or not cursor.may_act(fetch.member, fetch.generation):
+                self.send(asker, Fenced(fetch.request, cursor.generation if cursor else -1))
+                return True
+        log = self.log
+        waits = wait and fetch.max_wait_us and log.start_offset <= fetch.offset <= log.end_offset
+        if waits and log.available_bytes(fetch.offset) < fetch.min_bytes:
+            return False
+        try:
+            batches = log.read(fetch.offset, max_bytes=fetch.max_bytes)
+        except OffsetOutOfRangeError:
+            answer = OutOfRange(fetch.request, log.start_offset, log.end_offset)
+            self.send(asker, answer)
+            return True
+        self.send(asker, Fetched(fetch.request, batches, log.end_offset))
+        return True
+
+    def answer_waiting(self) -> None:
+        for key, (fetch, timer) in list(self.waiting.items()):
+            if self.answer_fetch(fetch, key[0]):
+                timer.cancel()
+                del self.waiting[key]
+
+    @receives(WaitOver)
+    def on_wait_over(self, over: WaitOver) -> None:
+        if self.waiting.pop((over.asker, over.fetch.request), None) is not None:
+            self.answer_fetch(over.fetch, over.asker, wait=False)
+
+    @receives(Claim)
+    def on_claim(self, claim: Claim) -> None:
+        if self.resigned:
+            self.reply(NotLeader(claim.request))
+            return
+        cursor = self.cursors.setdefault(claim.group, Cursor())
+        if not cursor.claim(claim.member, claim.generation):
+            self.reply(Fenced(claim.request, cursor.generation))
+            return
+        self.record(
+            kinds.CLAIMED,
+            topic=self.topic,
+            partition=self.number,
+            group=claim.group,
+            member=claim.member,
+            epoch=claim.generation,
+        )
+        log = self.log
+        self.reply(Claimed(claim.request, cursor.committed, log.start_offset, log.end_offset))
+        # Whoever owned the partition before and waits here for records waits in vain.
+        self.answer_waiting()
+
+    @receives(Commit)
+    def on_commit(self, commit: Commit) -> None:
+        if self.resigned:
+            self.reply(NotLeader(commit.request))
+            return
+        cursor = self.cursors.get(commit.group)
+        if cursor is None or not cursor.may_act(commit.member, commit.generation):
+            self.record(
+                kinds.FENCED,
+                topic=self.topic,
+                partition=self.number,
+                group=commit.group,
+                member=commit.member,
+                base_offset=commit.offset,
+                epoch=commit.generation,
+            )
+            self.reply(Fenced(commit.request, cursor.generation if cursor else -1))
+            return
+        offset = min(commit.offset, self.log.end_offset)
+        before = cursor.commit(offset)
+        for base_offset, count, size, append_time_us in self.log.ranges(before, offset):
+            self.record(
+                kinds.ACKNOWLEDGED,
+                topic=self.topic,
+                partition=self.number,
+                group=commit.group,
+                member=commit.member,
+                base_offset=base_offset,
+                count=count,
+                bytes=size,
+                epoch=commit.generation,
+                append_time_us=append_time_us,
+            )
+        self.reply(Committed(commit.request, offset))
+
+    @receives(FindOffset)
+    def on_find_offset(self, find: FindOffset) -> None:
+        if self.resigned:
+            self.reply(NotLeader(find.request))
+        else:
+            offset = self.log.offset_at_append_time(find.since_us)
+            self.reply(FoundOffset(find.request, offset, self.log.end_offset))
+
+    @receives(Inspect)
+    def on_inspect(self, inspect: Inspect) -> None:
+        self.reply(
+            PartitionView(
+                self.partition,
+                self.broker,
+                self.epoch,
+                self.log.start_offset,
+                self.log.end_offset,
+                {n: c.committed for n, c in self.cursors.items() if c.committed is not None},
+                {n: c.owner for n, c in self.cursors.items() if c.owner is not None},
+            )
+        )
+
+    # The end of an epoch
+
+    @receives(HandOver)
+    def on_hand_over(self, order: HandOver) -> None:
+        """Pass everything on to the next leader, and send those who still come here away.
+
+        Asked again, for the order or what it led to may have been lost, it does so again.
+        """
+        cursors = tuple((name, attrs.evolve(cursor)) for name, cursor in self.cursors.items())
+        state = PartitionState(self.log.snapshot(), cursors)
+        self.send(
+            order.to,
+            Lead(
+                self.partition,
+                self.config,
+                order.epoch,
+                self.log.end_offset,
+                self.reserved,
+                self.controller,
+                state,
+            ),
+        )
+        self.resigned = True
+        for (asker, request), (_, timer) in self.waiting.items():
+            timer.cancel()
+            self.send(asker, NotLeader(request))
+        self.waiting.clear()
+
+    @receives(Drop)
+    def on_drop(self, drop: Drop) -> None:
+        if drop.lost:
+            self.killed()
+        self.resigned = True
+        self.stop()
+
+    def killed(self) -> None:
+        """Record what dies with an unreplicated log in memory."""
+        log = self.log
+        if not self.resigned and log.end_offset > log.start_offset:
+            self.record(
+                kinds.LOST,
+                topic=self.topic,
+                partition=self.number,
+                base_offset=log.start_offset,
+                count=log.end_offset - log.start_offset,
+                epoch=self.epoch,
+                detail="unreplicated, in memory",
+            )

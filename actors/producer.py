@@ -1,0 +1,356 @@
+"""A producer: batches what it is given to send, and sees it into the log.
+
+Records wait in an open batch for each partition until it is full or has waited `linger_ms`; full
+batches wait in line until fewer than `max_in_flight` are on their way to that partition's leader.
+What is not answered is sent again, until the delivery timeout gives it up: with acknowledgements,
+nothing that was promised is lost without a word.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ..model import kinds
+from ..model.batch import Batch
+from ..model.errors import BadValueError
+from ..model.exchange import (
+    Append,
+    Appended,
+    NotLeader,
+    Receipt,
+    Send,
+    SendFailed,
+    TooFarAhead,
+)
+from ..model.topics import Topic, TopicPartition, size_of
+from ..strategies.partitioning import Partitioner, next_sticky
+from ..strategies.retry import backoff_us
+from .actor import receives
+from .client import Client
+
+if TYPE_CHECKING:
+    from ..model.settings import ProducerSettings
+    from .ref import Ref
+    from .timers import Timer
+
+
+@attrs.frozen
+class LingerOver:
+    """An open batch has waited long enough."""
+
+    partition: TopicPartition
+    number: int
+
+
+@attrs.frozen
+class Sweep:
+    """Time to look for requests and batches that have waited too long."""
+
+
+@attrs.frozen
+class RetryNow:
+    """A batch's pause before its next attempt is over."""
+
+    flight: Flight
+
+
+@attrs.define(eq=False)
+class Flight:
+    """A batch on its way into the log."""
+
+    partition: TopicPartition
+    batch: Batch
+    askers: tuple[Ref, ...]
+    """Who wants a receipt for each record; empty for a running producer."""
+    created_us: int
+    attempts: int = 0
+    sent_us: int = 0
+    to: Ref | None = None
+
+
+@attrs.define
+class OpenBatch:
+    """Records that wait for company."""
+
+    number: int
+    sends: list[Send] = attrs.Factory(list)
+    askers: list[Ref] = attrs.Factory(list)
+    times_us: list[int] = attrs.Factory(list)
+    sizes: list[int] = attrs.Factory(list)
+    bytes: int = 0
+    timer: Timer | None = None
+
+
+class Producer(Client):
+    """Sends the records it is given."""
+
+    settings: ProducerSettings
+
+    def __init__(
+        self,
+        controller: Ref,
+        settings: ProducerSettings,
+        partitioner: Partitioner,
+    ) -> None:
+        super().__init__(controller, settings)
+        self.partitioner = partitioner
+        self.homeless: deque[tuple[Send, Ref]] = deque()
+        """What waits for its topic to be known."""
+        self.open: dict[TopicPartition, OpenBatch] = {}
+        self.opened = 0
+        self.queues: dict[TopicPartition, deque[Flight]] = {}
+        self.flights: dict[int, Flight] = {}
+        self.in_flight: dict[TopicPartition, int] = {}
+        self.sequences: dict[TopicPartition, int] = {}
+        self.stickies: dict[str, int] = {}
+        self.sweeping = False
+
+    def started(self) -> None:
+        self.refresh()
+
+    # Making batches
+
+    @receives(Send)
+    def on_send(self, send: Send) -> None:
+        self.take(send, self.sender)
+
+    def take(self, send: Send, asker: Ref) -> None:
+        topic = self.metadata.topics.get(send.topic)
+        if topic is None:
+            self.homeless.append((send, asker))
+            self.refresh()
+            self.keep_sweeping()
+            return
+        try:
+            partition = TopicPartition(send.topic, self.choose(topic, send))
+        except BadValueError as error:
+            self.send(asker, SendFailed(error))
+            return
+        opened = self.open.get(partition)
+        if opened is None:
+            self.opened += 1
+            opened = self.open[partition] = OpenBatch(self.opened)
+        size = size_of(send.key) + size_of(send.value)
+        opened.sends.append(send)
+        opened.askers.append(asker)
+        opened.sizes.append(size)
+        opened.times_us.append(self.now if send.timestamp_us is None else send.timestamp_us)
+        opened.bytes += size
+        self.flush_if_due(partition, opened)
+
+    def choose(self, topic: Topic, send: Send) -> int:
+        topic.check(send.value)
+        return self.partitioner.choose(
+            send.key,
+            send.value,
+            topic.partitions,
+            requested=send.partition,
+            sticky=self.sticky(topic),
+            random=self.random,
+        )
+
+    def sticky(self, topic: Topic) -> int:
+        if topic.name not in self.stickies:
+            self.stickies[topic.name] = next_sticky(topic.partitions, None, self.random)
+        return self.stickies[topic.name]
+
+    def flush_if_due(self, partition: TopicPartition, opened: OpenBatch) -> None:
+        if opened.bytes >= self.settings.batch_size:
+            self.close_batch(partition)
+        elif self.settings.linger_ms:
+            if opened.timer is None:
+                wait_us = self.settings.linger_ms * 1_000
+                opened.timer = self.after(wait_us, LingerOver(partition, opened.number))
+        elif self.has_room(partition):
+            self.close_batch(partition)
+
+    @receives(LingerOver)
+    def on_linger_over(self, over: LingerOver) -> None:
+        opened = self.open.get(over.partition)
+        if opened is not None and opened.number == over.number:
+            self.close_batch(over.partition)
+
+    def close_batch(self, partition: TopicPartition) -> None:
+        """Make a batch of what is open for a partition, and put it in line."""
+        opened = self.open.pop(partition)
+        if opened.timer is not None:
+            opened.timer.cancel()
+        sends = opened.sends
+        headers = [send.headers for send in sends]
+        batch = Batch(
+            self.ref.name,
+            0,
+            len(sends),
+            keys=[send.key for send in sends],
+            values=[send.value for send in sends],
+            headers=headers if any(headers) else None,
+            timestamps_us=opened.times_us,
+            sizes=opened.sizes,
+        )
+        topic = self.metadata.topics[partition.topic]
+        if self.stickies.get(topic.name) == partition.partition:
+            old = self.stickies[topic.name]
+            self.stickies[topic.name] = next_sticky(topic.partitions, old, self.random)
+        self.enqueue(partition, batch, tuple(opened.askers))
+
+    # Sending batches
+
+    def enqueue(self, partition: TopicPartition, batch: Batch, askers: tuple[Ref, ...]) -> None:
+        sequence = self.sequences.get(partition, 0)
+        self.sequences[partition] = sequence + batch.count
+        flight = Flight(partition, batch.numbered(sequence), askers, self.now)
+        self.queues.setdefault(partition, deque()).append(flight)
+        self.pump(partition)
+
+    def has_room(self, partition: TopicPartition) -> bool:
+        room = self.settings.max_in_flight - self.in_flight.get(partition, 0)
+        return room > 0 and not self.queues.get(partition)
+
+    def pump(self, partition: TopicPartition) -> None:
+        """Send what is in line for a partition, as far as there is room."""
+        queue = self.queues.get(partition)
+        while queue and self.in_flight.get(partition, 0) < self.settings.max_in_flight:
+            leader = self.leader(partition)
+            if leader is None:
+                self.refresh()
+                break
+            self.launch(queue.popleft(), leader)
+        opened = self.open.get(partition)
+        if opened is not None and not self.settings.linger_ms and self.has_room(partition):
+            self.close_batch(partition)
+        if queue or self.flights:
+            self.keep_sweeping()
+
+    def launch(self, flight: Flight, leader: Ref) -> None:
+        request = self.next_request()
+        flight.sent_us, flight.to = self.now, leader
+        self.send(leader, Append(request, flight.batch, self.settings.acks != 0))
+        if self.settings.acks == 0:
+            self.confirm(flight, -1, -1)
+        else:
+            self.flights[request] = flight
+            self.in_flight[flight.partition] = self.in_flight.get(flight.partition, 0) + 1
+
+    @receives(Appended)
+    def on_appended(self, appended: Appended) -> None:
+        flight = self.land(appended.request)
+        if flight is not None:
+            self.confirm(flight, appended.base_offset, appended.append_time_us)
+            self.pump(flight.partition)
+
+    def land(self, request: int) -> Flight | None:
+        """Take a request off the list of those that wait for an answer."""
+        flight = self.flights.pop(request, None)
+        if flight is not None:
+            self.in_flight[flight.partition] -= 1
+        return flight
+
+    def confirm(self, flight: Flight, base_offset: int, append_time_us: int) -> None:
+        topic, partition = flight.partition
+        for index, asker in enumerate(flight.askers):
+            offset = base_offset + index if base_offset >= 0 else -1
+            self.send(asker, Receipt(topic, partition, offset, append_time_us))
+
+    # When things go wrong
+
+    @receives(NotLeader)
+    def on_not_leader(self, refused: NotLeader) -> None:
+        self.failed(refused.request, "not the leader")
+        self.refresh()
+
+    @receives(TooFarAhead)
+    def on_too_far_ahead(self, refused: TooFarAhead) -> None:
+        self.failed(refused.request, "no offsets reserved")
+
+    def connection_lost(self, ref: Ref) -> None:
+        for request in [r for r, flight in self.flights.items() if flight.to is ref]:
+            self.failed(request, "the leader is gone")
+
+    def failed(self, request: int, reason: str) -> None:
+        """Try a batch again after a pause, or give it up."""
+        flight = self.land(request)
+        if flight is None:
+            return
+        flight.attempts += 1
+        if flight.attempts > self.settings.retries or self.is_overdue(flight):
+            self.give_up(flight, reason)
+            self.pump(flight.partition)
+            return
+        self.note(kinds.SEND_RETRIED, flight, reason)
+        self.after(backoff_us(flight.attempts, self.random, self.settings), RetryNow(flight))
+
+    @receives(RetryNow)
+    def on_retry_now(self, retry: RetryNow) -> None:
+        partition = retry.flight.partition
+        self.queues.setdefault(partition, deque()).appendleft(retry.flight)
+        self.pump(partition)
+
+    def keep_sweeping(self) -> None:
+        if not self.sweeping:
+            self.sweeping = True
+            self.after(self.settings.request_timeout_ms * 500, Sweep())
+
+    @receives(Sweep)
+    def on_sweep(self, sweep: Sweep) -> None:
+        self.sweeping = False
+        timeout_us = self.settings.request_timeout_ms * 1_000
+        late = [r for r, f in self.flights.items() if self.now - f.sent_us >= timeout_us]
+        for request in late:
+            self.failed(request, "no answer within the request timeout")
+        if late:
+            self.refresh()
+        for queue in self.queues.values():
+            while queue and self.is_overdue(queue[0]):
+                self.give_up(queue.popleft(), "no leader within the delivery timeout")
+        self.give_up_homeless()
+        if self.flights or self.homeless or any(self.queues.values()):
+            self.keep_sweeping()
+
+    def give_up_homeless(self) -> None:
+        for send, asker in self.homeless:
+            if self.metadata.version >= 0 and send.topic not in self.metadata.topics:
+                self.send(asker, SendFailed(BadValueError(f"there is no topic {send.topic!r}")))
+        if self.metadata.version >= 0:
+            self.homeless.clear()
+
+    def is_overdue(self, flight: Flight) -> bool:
+        return self.now - flight.created_us >= self.settings.delivery_timeout_ms * 1_000
+
+    def give_up(self, flight: Flight, reason: str) -> None:
+        self.note(kinds.GIVEN_UP, flight, reason)
+        error = TimeoutError(
+            f"{flight.batch.count} records for {flight.partition} given up after "
+            f"{flight.attempts} attempts: {reason}"
+        )
+        for asker in flight.askers:
+            self.send(asker, SendFailed(error))
+
+    def note(self, kind: str, flight: Flight, reason: str) -> None:
+        self.record(
+            kind,
+            topic=flight.partition.topic,
+            partition=flight.partition.partition,
+            producer=self.ref.name,
+            base_offset=flight.batch.sequence,
+            count=flight.batch.count,
+            bytes=flight.batch.bytes,
+            epoch=flight.attempts,
+            detail=reason,
+        )
+
+    # Metadata
+
+    def metadata_changed(self) -> None:
+        waiting, self.homeless = self.homeless, deque()
+        for send, asker in waiting:
+            self.take(send, asker)
+        for partition in list(self.queues):
+            self.pump(partition)
+
+    def misses_something(self) -> bool:
+        return bool(self.homeless) or any(
+            queue and self.leader(partition) is None for partition, queue in self.queues.items()
+        )

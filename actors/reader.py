@@ -1,0 +1,182 @@
+"""The fetching half of a consumer: claims what its member half owns, and reads ahead.
+
+A lot of records for each partition is fetched before anybody asks, so that a poll seldom waits.
+Positions are kept as Kafka keeps them: the next offset to fetch, the next to hand out, and that up
+to which the user is done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..model import kinds
+from ..model.errors import BadValueError
+from ..model.exchange import Claim, Claimed, Fetch, Fetched, OutOfRange, Owned, Seek, SetPaused
+from ..model.protocol import Refused
+from .actor import receives
+from .member import Member, Share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..model.settings import ConsumerSettings
+    from ..model.topics import TopicPartition
+    from .ref import Ref
+
+
+class Reader(Member):
+    """A member that reads what it owns into buffers."""
+
+    def __init__(
+        self, controller: Ref, settings: ConsumerSettings, group: str, topics: tuple[str, ...]
+    ) -> None:
+        super().__init__(controller, settings, group, topics)
+        self.questions: dict[int, Share] = {}
+        """Claims and fetches on their way."""
+        self.error: Exception | None = None
+        """What the next poll is to raise."""
+
+    def claim(self, share: Share) -> None:
+        self.advance(share)
+
+    def advance(self, share: Share) -> None:
+        """Ask a partition's leader for what comes next: to be the owner, then for records."""
+        if share.request:
+            return
+        leader = self.leader(share.partition)
+        if leader is None:
+            self.refresh()
+        elif not share.claimed or share.leader is not leader:
+            share.leader = leader
+            self.ask_leader(share, self.claim_of)
+        elif not share.buffer and not share.paused:
+            self.ask_leader(share, self.fetch_of)
+
+    def ask_leader(self, share: Share, question: Callable[[int, Share], Claim | Fetch]) -> None:
+        assert share.leader is not None
+        request = self.next_request()
+        share.request, share.asked_us = request, self.now
+        self.questions[request] = share
+        self.send(share.leader, question(request, share))
+
+    def claim_of(self, request: int, share: Share) -> Claim:
+        return Claim(request, self.group, self.identity, self.generation)
+
+    def fetch_of(self, request: int, share: Share) -> Fetch:
+        settings = self.settings
+        return Fetch(
+            request,
+            share.next_fetch,
+            min(settings.max_partition_fetch_bytes, settings.fetch_max_bytes),
+            settings.fetch_min_bytes,
+            settings.fetch_max_wait_ms * 1_000,
+            self.group,
+            self.identity,
+            self.generation,
+        )
+
+    def answered(self, request: int) -> Share | None:
+        """The share whose question this answers, if it still waits for it."""
+        share = self.questions.pop(request, None)
+        if share is None or share.request != request:
+            return None
+        share.request = 0
+        return share if self.shares.get(share.partition) is share else None
+
+    @receives(Claimed)
+    def on_claimed(self, claimed: Claimed) -> None:
+        share = self.answered(claimed.request)
+        if share is None:
+            return
+        if not share.claimed:
+            share.claimed = True
+            share.committed = -1 if claimed.committed is None else claimed.committed
+            self.move_to(share, self.first_offset(share.partition, claimed))
+            self.note(kinds.ASSIGNED, share.partition, base_offset=share.position)
+        elif claimed.start_offset > share.next_fetch:
+            # A leader that took over begins above what was lost.
+            self.move_to(share, claimed.start_offset)
+        self.advance(share)
+
+    def first_offset(self, partition: TopicPartition, claimed: Claimed) -> int:
+        """Where to begin: where the group left off, or else where the settings say."""
+        if claimed.committed is not None:
+            return max(claimed.committed, claimed.start_offset)
+        return self.reset_to(partition, claimed.start_offset, claimed.end_offset)
+
+    def reset_to(self, partition: TopicPartition, start: int, end: int) -> int:
+        policy = self.settings.auto_offset_reset
+        offset = start if policy == "earliest" else end
+        if policy == "none":
+            self.error = BadValueError(
+                f"{partition} has no position of group {self.group!r} and auto_offset_reset is none"
+            )
+        self.note(kinds.OFFSET_RESET, partition, base_offset=offset, detail=policy)
+        return offset
+
+    @receives(Fetched)
+    def on_fetched(self, fetched: Fetched) -> None:
+        share = self.answered(fetched.request)
+        if share is None:
+            return
+        if fetched.batches and fetched.batches[0].base_offset == share.next_fetch:
+            share.buffer.extend(fetched.batches)
+            last = fetched.batches[-1]
+            share.next_fetch = last.base_offset + last.count
+            self.serve()
+        self.advance(share)
+
+    @receives(OutOfRange)
+    def on_out_of_range(self, out: OutOfRange) -> None:
+        share = self.answered(out.request)
+        if share is not None:
+            self.move_to(share, self.reset_to(share.partition, out.start_offset, out.end_offset))
+            self.advance(share)
+
+    def move_to(self, share: Share, offset: int) -> None:
+        share.buffer.clear()
+        share.next_fetch = share.position = share.done = offset
+
+    # What the outside may ask for
+
+    @receives(SetPaused)
+    def on_set_paused(self, order: SetPaused) -> None:
+        for partition in order.partitions or tuple(self.shares):
+            share = self.shares.get(partition)
+            if share is not None:
+                share.paused = order.paused
+                self.advance(share)
+        self.reply(order.partitions)
+        self.serve()
+
+    @receives(Seek)
+    def on_seek(self, seek: Seek) -> None:
+        share = self.shares.get(seek.partition)
+        if share is None or not share.claimed:
+            self.reply(Refused(f"{self.ref.name} does not own {seek.partition} now"))
+            return
+        share.request = 0
+        self.move_to(share, seek.offset)
+        self.advance(share)
+        self.reply(seek.offset)
+
+    @receives(Owned)
+    def on_owned(self, owned: Owned) -> None:
+        self.reply(tuple((s.partition, s.position) for s in self.shares.values() if s.claimed))
+
+    # Metadata
+
+    def metadata_changed(self) -> None:
+        if self.joining:
+            self.send_join()
+        for share in list(self.shares.values()):
+            self.advance(share)
+
+    def misses_something(self) -> bool:
+        if self.joined and self.coordinator() is None:
+            return True
+        return any(self.leader(partition) is None for partition in self.shares)
+
+    def serve(self) -> None:
+        """Hand out what there is, to whoever waits for it."""
+        raise NotImplementedError

@@ -1,0 +1,282 @@
+"""The messages about records: clients and partitions, and the outside and its clients.
+
+A `request` is a number that the asker chose and the answer repeats: on a network that doubles
+and delays, an answer without it could belong to any question.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from .batch import Batch
+from .topics import TopicPartition
+
+# Producing
+
+
+@attrs.frozen
+class Append:
+    """Asks a partition's leader to append a batch."""
+
+    request: int
+    batch: Batch
+    acks: bool
+    """Whether an answer is wanted."""
+
+
+@attrs.frozen
+class Appended:
+    """The batch is in the log."""
+
+    request: int
+    base_offset: int
+    append_time_us: int
+
+
+@attrs.frozen
+class NotLeader:
+    """The partition has another leader now: ask the controller."""
+
+    request: int
+
+
+@attrs.frozen
+class TooFarAhead:
+    """The leader has no offsets reserved for so much: try again."""
+
+    request: int
+
+
+# Consuming
+
+
+@attrs.frozen
+class Claim:
+    """A member takes a partition over for its group; who had it in an older generation is out."""
+
+    request: int
+    group: str
+    member: str
+    generation: int
+
+
+@attrs.frozen
+class Claimed:
+    """The partition is the member's."""
+
+    request: int
+    committed: int | None
+    """Where the group stands; None if it has never committed here."""
+    start_offset: int
+    end_offset: int
+
+
+@attrs.frozen
+class Fetch:
+    """Asks for records; answered when there is enough, or after a while with what there is."""
+
+    request: int
+    offset: int
+    max_bytes: int
+    min_bytes: int
+    max_wait_us: int
+    group: str | None = None
+    """None reads without belonging to anybody: a replay."""
+    member: str = ""
+    generation: int = -1
+
+
+@attrs.frozen
+class Fetched:
+    """Records, in order, from the offset that was asked for."""
+
+    request: int
+    batches: tuple[Batch, ...]
+    end_offset: int
+
+
+@attrs.frozen
+class OutOfRange:
+    """There is no such offset."""
+
+    request: int
+    start_offset: int
+    end_offset: int
+
+
+@attrs.frozen
+class Commit:
+    """A member says that its group is done with all records before an offset."""
+
+    request: int
+    group: str
+    member: str
+    generation: int
+    offset: int
+
+
+@attrs.frozen
+class Committed:
+    """The position is kept."""
+
+    request: int
+    offset: int
+
+
+@attrs.frozen
+class Fenced:
+    """Refused: the group has moved on to a newer generation."""
+
+    request: int
+    generation: int
+
+
+@attrs.frozen
+class FindOffset:
+    """Asks for the first record appended at or after a time."""
+
+    request: int
+    since_us: int
+
+
+@attrs.frozen
+class FoundOffset:
+    """The offset, and where the log ends."""
+
+    request: int
+    offset: int
+    end_offset: int
+
+
+@attrs.frozen
+class Inspect:
+    """Asks a partition for what `describe` shows."""
+
+
+@attrs.frozen
+class PartitionView:
+    """A partition as it is now."""
+
+    partition: TopicPartition
+    broker: str
+    epoch: int
+    start_offset: int
+    end_offset: int
+    committed: Mapping[str, int]
+    """By group."""
+    owners: Mapping[str, str]
+    """By group."""
+
+
+# What the outside tells producers and consumers
+
+
+@attrs.frozen
+class Send:
+    """Asks a producer to send a record; answered by a `Receipt` or `SendFailed`."""
+
+    topic: str
+    value: Any
+    key: Any = None
+    partition: int | None = None
+    headers: tuple[tuple[str, Any], ...] = ()
+    timestamp_us: int | None = None
+
+
+@attrs.frozen
+class Receipt:
+    """Where a record is. Without acknowledgements nobody knows: the offset is -1."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """When it was appended, in µs of the run's time."""
+
+
+@attrs.frozen
+class SendFailed:
+    """A record was not sent, and why."""
+
+    error: Exception
+
+
+@attrs.frozen
+class SetRate:
+    """Changes a running producer's rate by a factor."""
+
+    factor: float
+
+
+@attrs.frozen
+class Poll:
+    """Asks a consumer for records; answered by `Polled`, at the latest after a while."""
+
+    max_records: int | None
+    timeout_us: int
+
+
+@attrs.frozen
+class Polled:
+    """Records for the user: pieces of batches, each with its partition."""
+
+    pieces: tuple[tuple[TopicPartition, Batch], ...]
+
+
+@attrs.frozen
+class PollFailed:
+    """There is no telling where to begin."""
+
+    error: Exception
+
+
+@attrs.frozen
+class CommitAll:
+    """Asks a consumer to commit what it has handed out."""
+
+
+@attrs.frozen
+class CommitDone:
+    """What has been committed, and which partitions refused because they belong to others now."""
+
+    committed: tuple[tuple[TopicPartition, int], ...]
+    refused: tuple[TopicPartition, ...]
+
+
+@attrs.frozen
+class Subscribe:
+    """Changes a consumer's topics; none of them, and it leaves its group."""
+
+    topics: tuple[str, ...]
+
+
+@attrs.frozen
+class JoinGroup:
+    """Asks a consumer that has left to join its group again."""
+
+
+@attrs.frozen
+class LeaveGroup:
+    """Asks a consumer to leave its group, what it has handed out committed if that is automatic."""
+
+
+@attrs.frozen
+class SetPaused:
+    """Stops or goes on handing out records of some partitions; of all if none is named."""
+
+    partitions: tuple[TopicPartition, ...]
+    paused: bool
+
+
+@attrs.frozen
+class Seek:
+    """Moves a consumer to another offset."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@attrs.frozen
+class Owned:
+    """Asks a consumer what it owns; answered by a tuple of (partition, position)."""

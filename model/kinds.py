@@ -1,0 +1,58 @@
+"""The kinds of events, past tense. The set is open: actors record kinds of their own."""
+
+from typing import Final
+
+# The engines
+
+STARTED: Final = "started"
+STOPPED: Final = "stopped"
+FAILED: Final = "failed"
+RESTARTED: Final = "restarted"
+UNHANDLED: Final = "unhandled"
+UNDELIVERABLE: Final = "undeliverable"
+DROPPED: Final = "dropped"
+DUPLICATED: Final = "duplicated"
+HELD: Final = "held"
+NODE_CRASHED: Final = "node_crashed"
+NODE_RESTARTED: Final = "node_restarted"
+NODE_PAUSED: Final = "node_paused"
+NODE_RESUMED: Final = "node_resumed"
+LINK_CUT: Final = "link_cut"
+LINK_HEALED: Final = "link_healed"
+LINK_CHANGED: Final = "link_changed"
+CLOCK_SKEWED: Final = "clock_skewed"
+
+# Brokers and topics
+
+BROKER_REGISTERED: Final = "broker_registered"
+BROKER_LOST: Final = "broker_lost"
+BROKER_FENCED: Final = "broker_fenced"
+TOPIC_CREATED: Final = "topic_created"
+TOPIC_DELETED: Final = "topic_deleted"
+PARTITIONS_ADDED: Final = "partitions_added"
+LEADER_CHANGED: Final = "leader_changed"
+
+# Records: ranges, each within one appended batch
+
+APPENDED: Final = "appended"
+DELIVERED: Final = "delivered"
+ACKNOWLEDGED: Final = "acknowledged"
+REPLAYED: Final = "replayed"
+LOST: Final = "lost"
+GIVEN_UP: Final = "given_up"
+SEND_RETRIED: Final = "send_retried"
+
+# Groups
+
+MEMBER_JOINED: Final = "member_joined"
+MEMBER_LEFT: Final = "member_left"
+REBALANCE_STARTED: Final = "rebalance_started"
+REBALANCE_COMPLETED: Final = "rebalance_completed"
+ASSIGNED: Final = "assigned"
+REVOKED: Final = "revoked"
+CLAIMED: Final = "claimed"
+ASSIGNOR_FAILED: Final = "assignor_failed"
+FENCED: Final = "fenced"
+OFFSET_RESET: Final = "offset_reset"
+HANDLER_FAILED: Final = "handler_failed"
+STUCK: Final = "stuck"

@@ -1,0 +1,48 @@
+"""A lot of records as a user sees it: a sequence whose records are made when looked at."""
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from .batch import Batch, Record
+from .topics import TopicPartition
+
+
+class Records(Sequence[Record]):
+    """Records of one poll, in order within each partition."""
+
+    __slots__ = ("_length", "pieces", "read_us")
+
+    def __init__(self, pieces: tuple[tuple[TopicPartition, Batch], ...], read_us: int) -> None:
+        self.pieces = pieces
+        """Each a part of an appended batch, with its partition."""
+        self.read_us = read_us
+        """When they were handed out."""
+        self._length = sum(batch.count for _, batch in pieces)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Record]:
+        for (topic, partition), batch in self.pieces:
+            yield from batch.records(topic, partition)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(self._length))]
+        place = index + self._length if index < 0 else index
+        if not 0 <= place < self._length:
+            raise IndexError(f"record {index} of {self._length}")
+        for (topic, partition), batch in self.pieces:
+            if place < batch.count:
+                return batch.record(place, topic, partition)
+            place -= batch.count
+        raise AssertionError("the pieces are as long as the whole")
+
+    def __repr__(self) -> str:
+        return f"<{self._length} records of {', '.join(str(tp) for tp, _ in self.pieces)}>"

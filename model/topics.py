@@ -1,0 +1,65 @@
+"""Topics and what they are made of."""
+
+from collections.abc import Iterable
+from functools import partial
+from itertools import repeat
+from typing import NamedTuple
+
+import attrs
+
+from .errors import BadValueError
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; sorts by topic, then by number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def partitions_of(topic: str, count: int) -> list[TopicPartition]:
+    """All partitions of a topic, in order, without a Python call each: groups have thousands."""
+    pairs: Iterable[tuple[str, int]] = zip(repeat(topic), range(count), strict=False)
+    return list(map(partial(tuple.__new__, TopicPartition), pairs))
+
+
+@attrs.frozen
+class Topic:
+    """What a topic is made with."""
+
+    name: str
+    partitions: int
+    type: type = object
+    """What values must be instances of."""
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what can be no topic."""
+        if not isinstance(self.name, str) or not self.name:
+            raise BadValueError(f"topic = {self.name!r}: expected a text that is not empty")
+        whole = isinstance(self.partitions, int) and not isinstance(self.partitions, bool)
+        if not whole or self.partitions < 1:
+            raise BadValueError(
+                f"topic {self.name!r}: partitions = {self.partitions!r}: expected 1 or more"
+            )
+        if not isinstance(self.type, type):
+            raise BadValueError(f"topic {self.name!r}: type = {self.type!r}: expected a class")
+
+    def check(self, value: object) -> None:
+        """Refuse a value of another type than the topic's."""
+        if not isinstance(value, self.type):
+            raise BadValueError(
+                f"topic {self.name!r} takes values of type {self.type.__name__}, "
+                f"not {type(value).__name__}: {value!r}"
+            )
+
+
+def size_of(value: object) -> int:
+    """How many bytes a key or value counts for: its text, for what is neither bytes nor text."""
+    if value is None:
+        return 0
+    if isinstance(value, bytes):
+        return len(value)
+    return len((value if isinstance(value, str) else repr(value)).encode(errors="replace"))

@@ -1,0 +1,172 @@
+"""Random runs of a small cluster, and what must hold in each of them whatever happened.
+
+A storm is a list of steps drawn from a seed; the invariants are checked on the event log alone, as
+a user would check them.
+"""
+
+from collections import defaultdict
+from random import Random
+from typing import Any
+
+import attrs
+
+import wavetank as wt
+
+QUICK = {
+    "session_timeout_ms": 2_000,
+    "heartbeat_interval_ms": 400,
+    "max_poll_interval_ms": 6_000,
+    "max_poll_records": 40,
+    "auto_commit_interval_ms": 700,
+    "request_timeout_ms": 1_500,
+}
+GENTLE = ("join", "leave", "switch", "add partitions", "wait", "wait")
+ROUGH = (*GENTLE, "crash", "pause", "cut", "stuck")
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+@attrs.define(slots=False)
+class Storm:
+    """One random run."""
+
+    seed: int
+    rough: bool
+    steps: int = 12
+    log: list[str] = attrs.Factory(list)
+
+    def run(self) -> wt.Cluster:
+        """Run it to a calm end, in which all groups have caught up."""
+        dice = Random(self.seed)
+        cluster = wt.Cluster.simulated(self.seed, brokers=2, network=wt.uniform("100us", "3ms"))
+        cluster.create_topic("orders", partitions=dice.randint(1, 6))
+        load = wt.Load("orders", wt.Poisson(dice.choice([20, 150])), keys=wt.UniformKeys(50))
+        producers = [cluster.producer(f"producer-{n}", load=load) for n in range(2)]
+        self.group = cluster.group(
+            "readers", ["orders"], assignor=dice.choice(ASSIGNORS), **QUICK,
+            enable_auto_commit=dice.random() < 0.5,
+        )  # fmt: skip
+        self.names = 0
+        self.alive: list[Any] = []
+        self.stuck: list[Any] = []
+        for _ in range(dice.randint(1, 3)):
+            self.join(dice)
+        for _ in range(self.steps):
+            cluster.run(for_=dice.uniform(0.2, 3))
+            self.step(cluster, dice)
+        cluster.run(for_=1)
+        for producer in producers:
+            producer.close()
+        for consumer in self.stuck:
+            consumer.close()
+        while len(self.alive) < 1:
+            self.join(dice)
+        cluster.run(for_=40)
+        return cluster
+
+    def join(self, dice: Random, per_batch: str = "2ms") -> Any:
+        self.names += 1
+        service = wt.ExponentialService("1ms", per_batch)
+        consumer = self.group.consumer(f"consumer-{self.names}", service=service)
+        self.alive.append(consumer)
+        return consumer
+
+    def step(self, cluster: wt.Cluster, dice: Random) -> None:
+        kind = dice.choice(ROUGH if self.rough else GENTLE)
+        victim = dice.choice(self.alive) if self.alive else None
+        self.log.append(f"{cluster.now:.1f} {kind} {victim.name if victim else ''}")
+        if kind == "join" and len(self.alive) < 6:
+            self.join(dice)
+        elif kind == "leave" and victim:
+            self.alive.remove(victim)
+            victim.close()
+        elif kind == "switch":
+            self.group.set_assignor(dice.choice(ASSIGNORS))
+        elif kind == "add partitions":
+            count = cluster.metadata().partitions("orders")
+            if count < 9:
+                cluster.add_partitions("orders", count + dice.randint(1, 2))
+        elif kind == "crash" and victim:
+            cluster.system.crash(victim.name)
+            if dice.random() < 0.7:
+                cluster.run(for_=dice.uniform(0, 4))
+                cluster.system.restart(victim.name)
+            else:
+                self.alive.remove(victim)
+        elif kind == "stuck":
+            # Takes longer for each lot than it may stay away.
+            self.stuck.append(self.join(dice, per_batch="7s"))
+            self.alive.pop()
+        elif kind == "pause" and victim:
+            cluster.system.pause(victim.name)
+            cluster.run(for_=dice.uniform(0, 5))
+            cluster.system.resume(victim.name)
+        elif kind == "cut" and victim:
+            broker = dice.choice(cluster.brokers)
+            cluster.system.cut(victim.name, broker, one_way=dice.random() < 0.5)
+            cluster.run(for_=dice.uniform(0, 4))
+            cluster.system.heal(victim.name, broker)
+
+
+def owners_overlap(events: list[wt.Event]) -> list[str]:
+    """Name every moment at which two members owned a partition and neither had been cast out."""
+    found, owner = [], {}
+    out: set[str] = set()
+    for event in events:
+        where = (event.group, event.topic, event.partition)
+        if event.kind == "member_left" and event.member:
+            out.add(event.member)
+        elif event.kind == "node_crashed":
+            out |= {m for m in owner.values() if m.split("#")[0] == event.node}
+        elif event.kind == "assigned":
+            out.discard(event.member)
+            before = owner.get(where)
+            if before not in (None, event.member) and before not in out:
+                found.append(f"{event} while {before} owns it")
+            owner[where] = event.member
+        elif event.kind == "revoked" and owner.get(where) == event.member:
+            del owner[where]
+    return found
+
+
+def unfenced(events: list[wt.Event]) -> list[str]:
+    """Name every acknowledgement by a member that was not the owner of the newest generation."""
+    found = []
+    claims: dict[Any, tuple[str | None, int]] = {}
+    for event in events:
+        where = (event.group, event.topic, event.partition, event.node)
+        if event.kind == "claimed":
+            before = claims.get(where, (None, -1))
+            if event.epoch < before[1]:
+                found.append(f"{event} after generation {before[1]}")
+            claims[where] = (event.member, event.epoch)
+        elif event.kind == "acknowledged" and claims[where][0] != event.member:
+            found.append(f"{event} while {claims[where][0]} is the owner")
+    return found
+
+
+def out_of_order(events: list[wt.Event]) -> list[str]:
+    """Name every delivery that does not follow the one before it in its owner's time."""
+    found, position = [], {}
+    for event in events:
+        where = (event.group, event.topic, event.partition, event.member)
+        if event.kind in ("assigned", "handler_failed"):
+            position[where] = event.base_offset
+        elif event.kind == "delivered":
+            if position.get(where) != event.base_offset:
+                found.append(f"{event}, expected offset {position.get(where)}")
+            position[where] = event.base_offset + event.count
+    return found
+
+
+def deliveries(events: list[wt.Event]) -> dict[Any, list[int]]:
+    """How often each offset was delivered, by group and partition."""
+    ends: dict[Any, int] = defaultdict(int)
+    for event in events:
+        if event.kind == "appended":
+            ends[event.topic, event.partition] += event.count
+    times: dict[Any, list[int]] = {where: [0] * end for where, end in ends.items()}
+    for event in events:
+        if event.kind == "delivered":
+            for offset in range(event.base_offset, event.base_offset + event.count):
+                times[event.topic, event.partition][offset] += 1
+    return times
