@@ -103,7 +103,7 @@ class Controller(Actor):
             dict(self.topics),
             {tp: Leader(seat.ref, seat.broker, seat.epoch) for tp, seat in self.leaders.items()},
             {g: seat.ref for g, seat in self.coordinators.items() if seat.ref is not None},
-            tuple(self.brokers),
+            tuple(sorted(self.brokers)),
         )
 
     # Topics and groups

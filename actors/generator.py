@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-import numpy as np
 
 from ..model.batch import Batch
 from ..model.exchange import SetRate
 from ..model.topics import TopicPartition
+from ..strategies.batching import cut
 from ..strategies.partitioning import next_sticky
 from .actor import receives
 from .producer import Producer
@@ -66,28 +66,11 @@ class Generator(Producer):
         )  # fmt: skip
         for number, piece in batch.split_by(chosen, topic.partitions).items():
             partition = TopicPartition(topic.name, number)
-            for part in self.pieces(piece):
+            for part in cut(piece, self.settings.batch_size):
                 self.enqueue(partition, part, ())
         if topic.name in self.stickies:
             old = self.stickies[topic.name]
             self.stickies[topic.name] = next_sticky(topic.partitions, old, self.random)
-
-    def pieces(self, batch: Batch) -> list[Batch]:
-        """Cut what is larger than `batch_size`; a single record is never cut."""
-        limit = self.settings.batch_size
-        if batch.bytes <= limit or batch.count == 1:
-            return [batch]
-        sizes = batch.sizes
-        if isinstance(sizes, int):
-            step = max(1, limit // sizes)
-            return [batch[first : first + step] for first in range(0, batch.count, step)]
-        parts, first, ends = [], 0, np.cumsum(sizes)
-        while first < batch.count:
-            before = int(ends[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, before + limit, side="right")))
-            parts.append(batch[first:last])
-            first = last
-        return parts
 
     @receives(SetRate)
     def on_set_rate(self, change: SetRate) -> None:

@@ -25,6 +25,7 @@ from ..model.exchange import (
     Seek,
     Send,
     SendFailed,
+    SendMany,
     SetPaused,
     SetRate,
     Subscribe,
@@ -119,7 +120,32 @@ class ProducerHandle:
         )
         return self.ref.ask(send, block=False).map(_receipt)
 
-    def _check(self, name: str, value: Any, key: Any, partition: int | None) -> None:
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[Any],
+        *,
+        keys: Sequence[Any] | None = None,
+        partition: int,
+    ) -> Future[Receipt]:
+        """Send many values to one partition at once: far cheaper than one by one.
+
+        They keep their order. The future gives the receipt of the last one.
+        """
+        if not values:
+            raise BadValueError("values = []: expected at least one")
+        if keys is not None and len(keys) != len(values):
+            raise BadValueError(
+                f"keys: got {len(keys)}, expected {len(values)}, one for each value"
+            )
+        known = self._check(topic, values[0], None, partition)
+        if known.type is not object:
+            for value in values:
+                known.check(value)
+        many = SendMany(topic, tuple(values), None if keys is None else tuple(keys), partition)
+        return self.ref.ask(many, block=False).map(_receipt)
+
+    def _check(self, name: str, value: Any, key: Any, partition: int | None) -> Topic:
         topic = self._topics.get(name)
         if topic is None:
             topics = self._cluster.metadata().topics
@@ -129,6 +155,7 @@ class ProducerHandle:
         topic.check(value)
         partitions = topic.partitions if partition is None else max(topic.partitions, partition + 1)
         self.rule.choose(key, value, partitions, requested=partition, sticky=0, random=Random(0))
+        return topic
 
     def add_topic(self, name: str, partitions: int = 1, type: type = object) -> None:
         """Make a topic."""

@@ -23,9 +23,11 @@ from ..model.exchange import (
     Receipt,
     Send,
     SendFailed,
+    SendMany,
     TooFarAhead,
 )
 from ..model.topics import Topic, TopicPartition, size_of
+from ..strategies.batching import cut
 from ..strategies.partitioning import Partitioner, next_sticky
 from ..strategies.retry import backoff_us
 from .actor import receives
@@ -97,7 +99,7 @@ class Producer(Client):
     ) -> None:
         super().__init__(controller, settings)
         self.partitioner = partitioner
-        self.homeless: deque[tuple[Send, Ref]] = deque()
+        self.homeless: deque[tuple[Send | SendMany, Ref]] = deque()
         """What waits for its topic to be known."""
         self.open: dict[TopicPartition, OpenBatch] = {}
         self.opened = 0
@@ -117,13 +119,41 @@ class Producer(Client):
     def on_send(self, send: Send) -> None:
         self.take(send, self.sender)
 
-    def take(self, send: Send, asker: Ref) -> None:
+    @receives(SendMany)
+    def on_send_many(self, send: SendMany) -> None:
+        self.take(send, self.sender)
+
+    def take(self, send: Send | SendMany, asker: Ref) -> None:
         topic = self.metadata.topics.get(send.topic)
         if topic is None:
             self.homeless.append((send, asker))
             self.refresh()
             self.keep_sweeping()
-            return
+        elif isinstance(send, SendMany):
+            self.take_many(topic, send, asker)
+        else:
+            self.take_one(topic, send, asker)
+
+    def take_many(self, topic: Topic, send: SendMany, asker: Ref) -> None:
+        partition = TopicPartition(send.topic, send.partition)
+        if partition in self.open:
+            self.close_batch(partition)
+        batch = Batch(
+            self.ref.name,
+            0,
+            len(send.values),
+            keys=send.keys,
+            values=send.values,
+            timestamps_us=self.now,
+            sizes=[size_of(value) for value in send.values],
+        )
+        parts = cut(batch, self.settings.batch_size)
+        for part in parts[:-1]:
+            self.enqueue(partition, part, ())
+        # The last one's receipt stands for all: a partition's batches are stored in their order.
+        self.enqueue(partition, parts[-1], (asker,))
+
+    def take_one(self, topic: Topic, send: Send, asker: Ref) -> None:
         try:
             partition = TopicPartition(send.topic, self.choose(topic, send))
         except BadValueError as error:
@@ -250,8 +280,10 @@ class Producer(Client):
 
     def confirm(self, flight: Flight, base_offset: int, append_time_us: int) -> None:
         topic, partition = flight.partition
+        # One asker for many records wants to hear of the last.
+        first = base_offset + flight.batch.count - len(flight.askers)
         for index, asker in enumerate(flight.askers):
-            offset = base_offset + index if base_offset >= 0 else -1
+            offset = first + index if base_offset >= 0 else -1
             self.send(asker, Receipt(topic, partition, offset, append_time_us))
 
     # When things go wrong

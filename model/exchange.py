@@ -185,6 +185,19 @@ class Send:
 
 
 @attrs.frozen
+class SendMany:
+    """Asks a producer to send many values to one partition as they are, in batches of its size.
+
+    Answered by one `Receipt` for the last of them, or `SendFailed`.
+    """
+
+    topic: str
+    values: tuple[Any, ...]
+    keys: tuple[Any, ...] | None
+    partition: int
+
+
+@attrs.frozen
 class Receipt:
     """Where a record is. Without acknowledgements nobody knows: the offset is -1."""
 

@@ -40,11 +40,11 @@ class Member:
     topics: tuple[str, ...]
     """What it subscribes to."""
     owned: tuple[TopicPartition, ...] = ()
-    """What it owns now, by its own account."""
+    """What it owns now, by its own account; or, in an eager rebalance, owned until just now."""
     instance_id: str | None = None
     """The name of a static member (KIP-345), which it keeps when its id changes."""
     generation: int = -1
-    """When it got what it owns: of two who claim a partition, the one of the later is right."""
+    """When it got what it owns: of two who claim a partition, the later one is right."""
 
 
 class Assignor(Protocol):
@@ -106,17 +106,17 @@ def roundrobin_assignor(members: Sequence[Member], partitions: Mapping[str, int]
 
 
 def sticky_assignor(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """As even as subscriptions allow; then, as much as can be stays where it is (KIP-54).
+    """Even loads, and what can stays where it is (KIP-54).
 
-    With equal subscriptions loads differ by one at most. With mixed ones they are as even as any
-    assignment makes them; above all no partition can go from a member to a subscribed one that
-    has two fewer. Among all assignments as even, none moves fewer partitions.
+    With equal subscriptions loads differ by one at most, and as few partitions move as can. With
+    mixed ones no partition could go from a member to a subscribed one that has two fewer; what is
+    least of all is the sum of the loads, squared, and twice the moves (sticky.py says why).
 
     Three members that share four topics of two partitions begin as in a round robin:
 
         C0: t0-0 t1-1 t3-0      C1: t0-1 t2-0 t3-1      C2: t1-0 t2-1
 
-    When C1 leaves, a round robin would move five partitions between the others. This does not:
+    When C1 leaves, C0 and C2 keep theirs, where in a round robin t1-0 and t1-1 change places:
 
         C0: t0-0 t1-1 t2-0 t3-0                         C2: t0-1 t1-0 t2-1 t3-1
     """
@@ -180,6 +180,9 @@ def resolve(assignor: str | Assignor) -> ChosenAssignor:
         return ASSIGNORS[assignor]
     if not callable(assignor):
         raise BadValueError(f"assignor = {assignor!r}: expected a name or a function")
+    for known in ASSIGNORS.values():
+        if assignor is known.function:
+            return known
     protocol: RebalanceProtocol = getattr(assignor, "protocol", "eager")
     if protocol not in get_args(RebalanceProtocol):
         raise BadValueError(f"assignor protocol = {protocol!r}: expected 'eager' or 'cooperative'")
@@ -313,22 +316,24 @@ class _Stock:
     held: list[list[TopicPartition]]
     """What each subscriber owns, in order."""
     free: list[TopicPartition]
-    """What no subscriber owns, in order."""
+    """What nobody owns, in order."""
+    leaving: list[TopicPartition]
+    """What is owned, but by no subscriber or by nobody in particular."""
 
     def pool(self) -> Pool:
         """What counts of it."""
         owned = [len(part) for part in self.held]
-        return Pool(self.subscribers, sum(owned) + len(self.free), owned)
+        return Pool(self.subscribers, sum(owned) + len(self.free) + len(self.leaving), owned)
 
     def deal(self, share: Sequence[int]) -> list[list[TopicPartition]]:
         """Bring each subscriber to its share: who owns more lets the last ones go.
 
-        Those with least are served first, and what was free goes before what moves. So the
-        second round of a cooperative rebalance, in which the latter is free, repeats the rest of
-        the first.
+        Those with least are served first, and what is free goes before what moves. So the second
+        round of a cooperative rebalance, where the latter is free, deals it as the first would.
         """
-        moving = sorted(chain.from_iterable(h[n:] for h, n in zip(self.held, share, strict=True)))
-        result = [h[:n] for h, n in zip(self.held, share, strict=True)]
+        result = [part[:n] for part, n in zip(self.held, share, strict=True)]
+        dropped = (part[n:] for part, n in zip(self.held, share, strict=True))
+        moving = sorted(chain(self.leaving, *dropped))
         turns = sorted(
             (have, place)
             for place, (part, n) in enumerate(zip(result, share, strict=True))
@@ -346,11 +351,12 @@ def _stock(
     partitions: Mapping[str, int],
     owners: Mapping[TopicPartition, str | None],
 ) -> _Stock:
-    stock = _Stock(subscribers, [[] for _ in subscribers], [])
+    stock = _Stock(subscribers, [[] for _ in subscribers], [], [])
     held: dict[str | None, list[TopicPartition]] = {
         group[number].id: part for number, part in zip(subscribers, stock.held, strict=True)
     }
     for topic in topics:
         for tp in partitions_of(topic, partitions[topic]):
-            held.get(owners.get(tp), stock.free).append(tp)
+            owned = held.get(owners[tp], stock.leaving) if tp in owners else stock.free
+            owned.append(tp)
     return stock

@@ -2,18 +2,19 @@
 
 A *pool* is all partitions whose topics have the same subscribers: which of them a member gets makes
 no difference to anybody's load, so only counts matter here. Equal subscriptions make one pool, and
-the answer is a division. Mixed ones are a minimum-cost flow:
+the answer is a division. Mixed ones make a minimum-cost flow:
 
-- Partitions flow from pools to members. A member's n-th partition costs more than any (n-1)st,
-  which makes loads as even as they can be; and each one beyond what it owns of a pool costs a
-  little, which lets as many stay as can.
-- In the beginning all hold what they own, and nothing is settled. Then the water rises: at level n
-  a member has room to settle its n-th partition. It may be one it holds already; those who hold
-  more pass theirs on, through pools and other members, the cheapest way to one with room. Whom no
-  way leads to has its final load: none will later either.
-- Taking only cheapest ways keeps the whole as cheap as it can be for what is settled so far
-  (successive shortest paths), so nothing needs to be undone. All cheapest ways are found together
-  (Bellman–Ford, on arrays) and used up together (Dinic), so it takes few searches.
+- A member's n-th partition costs n, and a move, that is one partition beyond what a member owns of
+  its pool, costs a little less than 1. So it pays to move a partition from a member to another
+  that has two fewer, which is Kafka's law of balance. And a chain of k moves from member to member
+  pays if the first has over k partitions more than the last: nobody turns a group upside down for
+  the last bit of evenness.
+- In the beginning all hold what they own, and nothing is at rest. Then, again and again, the
+  cheapest way to rest is found for all at once (Bellman–Ford, on arrays): a member may keep what it
+  holds, or pass it on through pools and other members to one whose next partition is cheaper. What
+  fits goes that way (Dinic), until all is at rest.
+- Taking only cheapest ways keeps the whole as cheap as it can be for what is at rest (successive
+  shortest paths), so nothing is ever undone and the end is the optimum.
 """
 
 from collections.abc import Sequence
@@ -26,8 +27,9 @@ from numpy.typing import NDArray
 Ints: TypeAlias = NDArray[np.int64]
 
 _LEVEL: Final = 1 << 40
+"""What a member's n-th partition costs more than the one before."""
 _MOVE: Final = _LEVEL - (1 << 20)
-"""What a move costs. A step costs 1, so that of equally cheap ways the shortest are taken."""
+"""What a move costs; a step costs 1, so that of equally cheap ways the shortest are taken."""
 _NEVER: Final = 1 << 60
 """What a way costs that does not exist, and how much fits through one without limit."""
 
@@ -47,12 +49,12 @@ class Pool:
 def shares(pools: Sequence[Pool]) -> list[list[int]]:
     """How many partitions each subscriber of each pool should hold.
 
-    Loads are as even as subscriptions allow: no other assignment has a smaller sum of their
-    squares. And of all assignments as even, none leaves more partitions where they are.
+    No other shares have a smaller sum of the members' loads, squared, and twice the number of
+    moves; and none with the same sum are more even.
     """
     if len(pools) == 1:
         return [_even_shares(pools[0])]
-    return _Tide(pools).settle() if pools else []
+    return _Flow(pools).run() if pools else []
 
 
 def _even_shares(pool: Pool) -> list[int]:
@@ -64,8 +66,8 @@ def _even_shares(pool: Pool) -> list[int]:
     return result
 
 
-class _Tide:
-    """The flow: its nodes are the pools and then the members, an *edge* is one subscription."""
+class _Flow:
+    """Nodes are the pools and, after them, the members; an edge is one subscription."""
 
     def __init__(self, pools: Sequence[Pool]) -> None:
         sizes = [len(pool.subscribers) for pool in pools]
@@ -80,20 +82,19 @@ class _Tide:
         self.owned: Ints = np.concatenate([np.asarray(pool.owned) for pool in pools])
         self.held = self.owned.copy()
         """How many partitions each edge carries."""
-        loads = np.bincount(self.member_of, weights=self.held).astype(np.int64)
-        loads[: self.pools] = [pool.size - sum(pool.owned) for pool in pools]
-        self.unsettled: Ints = loads
-        """What a pool has that nobody holds, and what a member holds beyond what it settled."""
-        self.settled = np.full_like(loads, loads[self.pools :].min())
-        """How many of a member's partitions have come to rest: first, what all can keep."""
-        self.unsettled[self.pools :] -= self.settled[self.pools :]
+        loads = np.bincount(self.member_of, weights=self.held).astype(np.int64)[self.pools :]
+        self.rested = np.full_like(loads, loads.min())
+        """How many of a member's partitions are at rest: to begin with, what everybody keeps."""
+        unowned = [pool.size - sum(pool.owned) for pool in pools]
+        self.restless: Ints = np.concatenate([unowned, loads - self.rested])
+        """What of a pool nobody holds, and what a member holds beyond what is at rest."""
 
-    def settle(self) -> list[list[int]]:
-        """Let everything flow until it has come to rest."""
-        while self.unsettled.any():
+    def run(self) -> list[list[int]]:
+        """Let everything come to rest; how many partitions each edge carries then, by pool."""
+        while self.restless.any():
             onto, off = self._prices()
             cost, away = self._cheapest(onto, off)
-            if not self._settle_own(away):
+            if not self._keep(away):
                 self._pass_on(cost, onto, off)
         return [part.tolist() for part in np.split(self.held, self.pool_starts[1:])]
 
@@ -104,51 +105,47 @@ class _Tide:
         return onto, np.where(self.held > 0, off, _NEVER)
 
     def _cheapest(self, onto: Ints, off: Ints) -> tuple[Ints, Ints]:
-        """What the cheapest way to rest costs from each node, and from a member to another one."""
+        """What the cheapest way to rest costs from each node, and from each member to others."""
         off, pool_of = off[self.by_member], self.pool_of[self.by_member]
-        rest = self.settled[self.pools :] * _LEVEL
-        cost = np.concatenate([np.full(self.pools, _NEVER), rest])
+        here = self.rested * _LEVEL
+        cost = np.concatenate([np.full(self.pools, _NEVER), here])
         while True:
             to_pools = np.minimum.reduceat(cost[self.member_of] + onto, self.pool_starts)
             away = np.minimum.reduceat(to_pools[pool_of] + off, self.member_starts)
-            cheaper = np.concatenate([to_pools, np.minimum(rest, away)])
+            cheaper = np.concatenate([to_pools, np.minimum(here, away)])
             if np.array_equal(cheaper, cost):
                 return cost, away
             cost = cheaper
 
-    def _settle_own(self, away: Ints) -> bool:
-        """Members keep what they hold while nothing else is cheaper; whether anybody did."""
-        settled, unsettled = self.settled[self.pools :], self.unsettled[self.pools :]
-        keeps = np.clip(away // _LEVEL - settled + 1, 0, unsettled)
-        settled += keeps
-        unsettled -= keeps
-        return bool(keeps.any())
+    def _keep(self, away: Ints) -> bool:
+        """Members keep what is not cheaper elsewhere; whether there was anything."""
+        restless = self.restless[self.pools :]
+        kept = np.clip(away // _LEVEL - self.rested + 1, 0, restless)
+        self.rested += kept
+        restless -= kept
+        return bool(kept.any())
 
     def _pass_on(self, cost: Ints, onto: Ints, off: Ints) -> None:
-        """Send what fits along the cheapest ways, and let it rest there."""
+        """Send what fits along the cheapest ways to members, where it comes to rest."""
         pool_cost, member_cost = cost[self.pool_of], cost[self.member_of]
         puts = np.flatnonzero(member_cost + onto == pool_cost)
         takes = self.by_member[(pool_cost + off == member_cost)[self.by_member]]
         spare = self.owned - self.held
+        until_dearer = (
+            np.where(spare > 0, spare, _NEVER)[puts],
+            np.where(spare < 0, -spare, self.held)[takes],
+        )
         sent, came, used = _flood(
             np.concatenate([self.pool_of[puts], self.member_of[takes]]),
             np.concatenate([self.member_of[puts], self.pool_of[takes]]),
-            np.concatenate(
-                [
-                    np.where(spare > 0, spare, _NEVER)[puts],
-                    np.where(spare < 0, -spare, self.held)[takes],
-                ]
-            ),
-            self.unsettled,
-            np.append(
-                np.zeros(self.pools, bool),
-                cost[self.pools :] == self.settled[self.pools :] * _LEVEL,
-            ),
+            np.concatenate(until_dearer),
+            self.restless,
+            np.append(np.full(self.pools, False), cost[self.pools :] == self.rested * _LEVEL),
         )
         self.held[puts] += used[: len(puts)]
         self.held[takes] -= used[len(puts) :]
-        self.unsettled -= sent
-        self.settled += came
+        self.restless -= sent
+        self.rested += came[self.pools :]
 
 
 def _flood(
@@ -162,7 +159,7 @@ def _flood(
     first = np.searchsorted(tails, np.arange(len(supply) + 1)).tolist()
     arcs, ends = first[:-1], first[1:]
     unused = rooms.copy()
-    tail, head, room = memoryview(tails), memoryview(heads), memoryview(unused)
+    tail, head, room = tails.data, heads.data, unused.data
     left, wants = supply.tolist(), sinks.tolist()
     hungry = np.count_nonzero(sinks & (np.bincount(heads, minlength=len(sinks)) > 0))
     for source in np.flatnonzero(supply).tolist():

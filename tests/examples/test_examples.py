@@ -14,7 +14,48 @@ FIRST_LINES = {
         "13 had to be sent again",
         "digest 526a91cc1773557a: the same in every run with this seed",
     ],
+    "quickstart.py": [
+        "stored in partition 3 at offset 0",
+        "a owns orders-0, orders-1, orders-2",
+        "b owns orders-3, orders-4, orders-5",
+        "20 orders, the first one polled: {'id': 4}",
+        "a owns orders-0, orders-2, orders-4",
+        "b owns orders-1, orders-3, orders-5",
+        "brokers: broker-0, broker-1, broker-2",
+        "",
+        "partition  leader    epoch  start  end",
+        "orders-0   broker-0  0      0      3",
+        "orders-1   broker-1  0      0      6",
+        "orders-2   broker-2  0      0      4",
+        "orders-3   broker-0  0      0      3",
+        "orders-4   broker-1  0      0      3",
+        "orders-5   broker-2  0      0      1",
+        "",
+        "group billing: Stable, generation 3, roundrobin (eager)",
+        "partition  owner  lag",
+        "orders-0   a      0",
+        "orders-1   b      0",
+        "orders-2   a      0",
+        "orders-3   b      0",
+        "orders-4   a      0",
+        "orders-5   b      0",
+    ],
+    "live.py": [
+        "1000 readings handled, sum 499500, lag 0",
+    ],
+    "replay.py": [
+        "booked [10, 20, 30, 40, 50], 0 left",
+        "since noon: [40, 50]",
+        "from the start: [10, 20, 30, 40, 50]",
+        "still 0 left",
+    ],
+    "custom_assignor.py": [
+        "large: 6 partitions",
+        "small-1: 3 partitions",
+        "small-2: 3 partitions",
+    ],
 }
+"""What each prints: all of it, but for the demo, whose table of Spark's comes after."""
 
 
 def test_every_example_has_its_output_here() -> None:

@@ -1,0 +1,579 @@
+"""The assignors: their laws on random groups, brute force on small ones, and kafka-python."""
+
+import os
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle, product
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wavetank.model.errors import BadValueError, UnknownNameError
+from wavetank.model.topics import TopicPartition, partitions_of
+from wavetank.strategies.assignment import (
+    ASSIGNORS,
+    Assignment,
+    Assignor,
+    Member,
+    cooperative,
+    cooperative_sticky_assignor,
+    range_assignor,
+    resolve,
+    roundrobin_assignor,
+    sticky_assignor,
+    validate,
+)
+
+with warnings.catch_warnings():  # kafka-python reads its schemas in a deprecated way
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+EAGER = [range_assignor, roundrobin_assignor, sticky_assignor]
+
+
+@attrs.frozen
+class Group:
+    """What an assignor is given."""
+
+    members: list[Member]
+    partitions: dict[str, int]
+
+    def by(self, assign: Assignor) -> dict[str, tuple[TopicPartition, ...]]:
+        return {name: tuple(share) for name, share in assign(self.members, self.partitions).items()}
+
+    def after(self, assignment: Mapping[str, Sequence[TopicPartition]]) -> "Group":
+        """The same group when its members have got this."""
+        generation = max((member.generation for member in self.members), default=0) + 1
+        members = [
+            attrs.evolve(member, owned=tuple(assignment.get(member.id, ())), generation=generation)
+            for member in self.members
+        ]
+        return attrs.evolve(self, members=members)
+
+    def subscribers(self, tp: TopicPartition) -> list[str]:
+        return [member.id for member in self.members if tp.topic in member.topics]
+
+    def wanted(self) -> list[TopicPartition]:
+        everything = [tp for t, count in self.partitions.items() for tp in partitions_of(t, count)]
+        return [tp for tp in everything if self.subscribers(tp)]
+
+    def owner(self, tp: TopicPartition) -> str | None:
+        """Whose claim is the only one of the latest generation that has any."""
+        claims = [member for member in self.members if tp in member.owned]
+        latest = [m for m in claims if m.generation == max(m.generation for m in claims)]
+        return latest[0].id if len(latest) == 1 else None
+
+    def is_claimed(self, tp: TopicPartition) -> bool:
+        return any(tp in member.owned for member in self.members)
+
+
+def random_group(
+    random: Random,
+    *,
+    equal: bool,
+    members: int = 12,
+    topics: int = 6,
+    partitions: int = 12,
+    claims: float = 0.6,
+) -> Group:
+    """A group with previous owners, some of whom contradict each other or are out of date."""
+    counts = {f"t{i}": random.randint(0, partitions) for i in range(random.randint(0, topics))}
+    names = [*counts, "not-there"]
+    same = random.sample(names, random.randint(1, len(names)))
+    group = []
+    for i in random.sample(range(100), random.randint(1, members)):
+        mine = random.sample(same, len(same)) if equal else []
+        mine = mine or random.sample(names, random.randint(0, len(names)))
+        instance = f"i{random.randint(0, 9)}{i}" if random.random() < 0.3 else None
+        group.append(Member(f"m{i}", tuple(mine), (), instance, random.randint(-1, 2)))
+    owned: dict[str, list[TopicPartition]] = {member.id: [] for member in group}
+    for topic, count in [*counts.items(), ("gone", 3)]:
+        for tp in partitions_of(topic, count + 1):
+            if random.random() < claims:
+                for member in random.choices(group, k=random.choice([1, 1, 1, 1, 2, 3])):
+                    owned[member.id].append(tp)
+    return Group([attrs.evolve(m, owned=tuple(owned[m.id])) for m in group], counts)
+
+
+seeds = st.integers(0, 2**32)
+
+
+def groups(**how: Any) -> st.SearchStrategy[Group]:
+    return seeds.map(lambda seed: random_group(Random(seed), **how))
+
+
+any_group = st.booleans().flatmap(lambda equal: groups(equal=equal))
+
+
+def loads(assignment: Mapping[str, Sequence[TopicPartition]]) -> list[int]:
+    return [len(share) for share in assignment.values()]
+
+
+def owner_in(assignment: Mapping[str, Sequence[TopicPartition]]) -> dict[TopicPartition, str]:
+    return {tp: member for member, share in assignment.items() for tp in share}
+
+
+def lost(group: Group, assignment: Assignment) -> list[TopicPartition]:
+    """What its owner, though it subscribes to it, does not keep."""
+    owners = {tp: group.owner(tp) for tp in group.wanted()}
+    now = owner_in(assignment)
+    return [tp for tp, o in owners.items() if o in group.subscribers(tp) and now[tp] != o]
+
+
+def unlike(assignment: Assignment, group: Group) -> tuple[int, int]:
+    """What `sticky` makes least: squared loads and twice the lost, then squared loads alone."""
+    squares = sum(load * load for load in loads(assignment))
+    return squares + 2 * len(lost(group, assignment)), squares
+
+
+def every_assignment(group: Group) -> Iterator[Assignment]:
+    wanted = group.wanted()
+    for owners in product(*(group.subscribers(tp) for tp in wanted)):
+        pairs = list(zip(wanted, owners, strict=True))
+        yield {m.id: tuple(tp for tp, owner in pairs if owner == m.id) for m in group.members}
+
+
+def simple(members: str, **partitions: int) -> Group:
+    """A group without a past; members are letters."""
+    return Group([Member(name, tuple(partitions)) for name in members], partitions)
+
+
+def texts(assignment: Assignment) -> dict[str, str]:
+    return {name: " ".join(map(str, share)) for name, share in assignment.items()}
+
+
+# All of them
+
+
+@given(any_group)
+@pytest.mark.parametrize("assign", EAGER)
+def test_each_partition_goes_to_one_member_that_subscribes_to_it(
+    assign: Assignor, group: Group
+) -> None:
+    assignment = group.by(assign)
+    assert sorted(assignment) == sorted(member.id for member in group.members)
+    assert sorted(tp for share in assignment.values() for tp in share) == sorted(group.wanted())
+    for member in group.members:
+        assert all(tp.topic in member.topics for tp in assignment[member.id])
+    validate(assignment, group.members, group.partitions)
+
+
+@given(any_group, st.randoms(use_true_random=False))
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_the_order_of_members_and_topics_means_nothing(
+    name: str, group: Group, random: Random
+) -> None:
+    assign = ASSIGNORS[name].function
+    members = random.sample(group.members, len(group.members))
+    topics = random.sample(list(group.partitions), len(group.partitions))
+    shuffled = Group(members, {topic: group.partitions[topic] for topic in topics})
+    assert list(shuffled.by(assign).items()) == list(group.by(assign).items())
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_a_group_of_nobody_or_for_nothing_is_no_special_case(name: str) -> None:
+    assign = ASSIGNORS[name].function
+    assert assign([], {"t": 3}) == {}
+    assert assign([Member("a", ("t",))], {}) == {"a": ()}
+    assert assign([Member("a", ()), Member("b", ("t",))], {"t": 1})["a"] == ()
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_a_thousand_members_share_ten_thousand_partitions(name: str) -> None:
+    partitions = {f"t{i:02}": 500 for i in range(20)}
+    group = Group([Member(f"m{i:04}", tuple(partitions)) for i in range(1000)], partitions)
+    assignment = group.by(ASSIGNORS[name].function)
+    assert len(owner_in(assignment)) == sum(loads(assignment)) == 10_000
+    assert name == "range" or set(loads(assignment)) == {10}
+
+
+def test_the_hash_seed_of_python_means_nothing() -> None:
+    program = (
+        "from random import Random\n"
+        "from test_assignment import ASSIGNORS, random_group\n"
+        "for seed in range(20):\n"
+        "    group = random_group(Random(seed), equal=seed % 2 == 0)\n"
+        "    print([group.by(chosen.function) for chosen in ASSIGNORS.values()])\n"
+    )
+
+    def printed(hash_seed: str) -> str:
+        path = os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])  # noqa: PTH120
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
+        command = [sys.executable, "-c", program]
+        return subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert printed("1") == printed("2") != ""
+
+
+# Range and round robin
+
+
+def test_seven_partitions_over_three_members_are_three_two_and_two() -> None:
+    assert texts(simple("abc", t=7).by(range_assignor)) == {
+        "a": "t-0 t-1 t-2",
+        "b": "t-3 t-4",
+        "c": "t-5 t-6",
+    }
+
+
+def test_range_gives_the_same_member_the_same_partitions_of_like_topics() -> None:
+    assignment = simple("abc", orders=7, payments=7).by(range_assignor)
+    for share in assignment.values():
+        numbers = Counter((tp.partition) for tp in share)
+        assert set(numbers.values()) == {2}
+
+
+@given(any_group)
+def test_range_cuts_each_topic_into_even_ranges(group: Group) -> None:
+    assignment = group.by(range_assignor)
+    for topic in {tp.topic for tp in group.wanted()}:
+        parts = [[tp.partition for tp in s if tp.topic == topic] for s in assignment.values()]
+        sizes = [
+            len(part)
+            for part, member in zip(parts, assignment, strict=True)
+            if member in group.subscribers(TopicPartition(topic, 0))
+        ]
+        assert sum(parts, []) == list(range(group.partitions[topic]))
+        assert sizes == sorted(sizes, reverse=True)
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_round_robin_deals_like_cards() -> None:
+    assert texts(simple("abc", t=4, u=3).by(roundrobin_assignor)) == {
+        "a": "t-0 t-3 u-2",
+        "b": "t-1 u-0",
+        "c": "t-2 u-1",
+    }
+
+
+@given(any_group)
+def test_round_robin_passes_over_who_does_not_subscribe(group: Group) -> None:
+    assignment = group.by(roundrobin_assignor)
+    dealt: dict[str, list[TopicPartition]] = {member: [] for member in assignment}
+    turns = cycle(assignment)
+    for tp in sorted(group.wanted()):
+        receiver = next(member for member in turns if member in group.subscribers(tp))
+        dealt[receiver].append(tp)
+    assert assignment == {member: tuple(cards) for member, cards in dealt.items()}
+
+
+def test_static_members_come_first_by_their_instance_id() -> None:
+    members = [
+        Member("a", ("t",)),
+        Member("b", ("t",), instance_id="z"),
+        Member("c", ("t",), instance_id="y"),
+    ]
+    assert list(range_assignor(members, {"t": 3})) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (range_assignor, RangePartitionAssignor),
+        (roundrobin_assignor, RoundRobinPartitionAssignor),
+    ],
+)
+def test_thousands_of_random_groups_get_what_kafka_python_gives_them(
+    ours: Assignor, theirs: Any
+) -> None:
+    """Its members come with the static ones first: else it forgets some of them.
+
+    Kafka itself takes them in any order. And where somebody does not subscribe to a topic,
+    kafka-python's round robin often has no answer but a KeyError.
+    """
+    answers = 0
+    for seed in range(3_000):
+        group = random_group(Random(seed), equal=seed % 2 == 0, claims=0)
+        there = {topic: set(range(n)) for topic, n in group.partitions.items() if n}
+        cluster = SimpleNamespace(partitions_for_topic=there.get)
+        members = [
+            SimpleNamespace(
+                member_id=member.id,
+                group_instance_id=member.instance_id,
+                metadata=ConsumerProtocolSubscription(0, list(member.topics), b""),
+            )
+            for member in sorted(group.members, key=lambda member: member.instance_id is None)
+        ]
+        try:
+            answer = theirs.assign(cluster, members)
+        except KeyError:
+            continue
+        answers += 1
+        expected = {name: sorted(share.partitions()) for name, share in answer.items()}
+        assert {name: list(share) for name, share in group.by(ours).items()} == expected
+    assert answers > 1_500
+
+
+# Sticky
+
+
+def test_sticky_does_what_its_docstring_says() -> None:
+    group = simple("abc", t0=2, t1=2, t2=2, t3=2)
+    first = group.by(sticky_assignor)
+    assert first == group.by(roundrobin_assignor)
+    assert texts(first) == {"a": "t0-0 t1-1 t3-0", "b": "t0-1 t2-0 t3-1", "c": "t1-0 t2-1"}
+    left = attrs.evolve(group, members=[group.after(first).members[i] for i in (0, 2)])
+    assert texts(left.by(sticky_assignor)) == {
+        "a": "t0-0 t1-1 t2-0 t3-0",
+        "c": "t0-1 t1-0 t2-1 t3-1",
+    }
+
+
+def test_sticky_is_more_even_than_a_round_robin_under_kafkas_mixed_example() -> None:
+    members = [Member("a", ("t0",)), Member("b", ("t0", "t1")), Member("c", ("t0", "t1", "t2"))]
+    group = Group(members, {"t0": 1, "t1": 2, "t2": 3})
+    first = group.by(sticky_assignor)
+    assert texts(first) == {"a": "t0-0", "b": "t1-0 t1-1", "c": "t2-0 t2-1 t2-2"}
+    left = attrs.evolve(group, members=group.after(first).members[1:])
+    assert texts(left.by(sticky_assignor)) == {"b": "t0-0 t1-0 t1-1", "c": "t2-0 t2-1 t2-2"}
+
+
+@given(groups(equal=True))
+def test_sticky_loads_differ_by_one_at_most_under_equal_subscriptions(group: Group) -> None:
+    sizes = loads(group.by(sticky_assignor))
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(groups(equal=False))
+def test_no_partition_could_go_to_a_subscriber_that_has_two_fewer(group: Group) -> None:
+    assignment = group.by(sticky_assignor)
+    for tp, owner in owner_in(assignment).items():
+        least = min(len(assignment[member]) for member in group.subscribers(tp))
+        assert len(assignment[owner]) - least < 2
+
+
+small = {"members": 3, "topics": 3, "partitions": 3, "claims": 0.8}
+
+
+@given(groups(equal=True, **small))
+@settings(max_examples=50)
+def test_no_other_even_assignment_moves_fewer_partitions(group: Group) -> None:
+    least = min(
+        len(lost(group, other))
+        for other in every_assignment(group)
+        if max(loads(other)) - min(loads(other)) <= 1
+    )
+    assert len(lost(group, group.by(sticky_assignor))) == least
+
+
+@given(groups(equal=False, **small))
+@settings(max_examples=50)
+def test_no_other_assignment_of_a_mixed_group_has_a_better_balance_of_even_and_moved(
+    group: Group,
+) -> None:
+    best = min(unlike(other, group) for other in every_assignment(group))
+    assert unlike(group.by(sticky_assignor), group) == best
+
+
+def test_a_chain_of_moves_is_made_only_for_a_gap_that_is_longer() -> None:
+    def chain(first: int) -> list[int]:
+        """Loads, when a partition can only go from a over b and c to d, and b to d have 2 each."""
+        partitions = {"ab": first, "bc": 2, "cd": 2, "d": 2}
+        subscribed = {"a": ("ab",), "b": ("ab", "bc"), "c": ("bc", "cd"), "d": ("cd", "d")}
+        owned = dict(zip("abcd", partitions.items(), strict=True))
+        members = [Member(m, subscribed[m], tuple(partitions_of(*owned[m]))) for m in subscribed]
+        return loads(Group(members, partitions).by(sticky_assignor))
+
+    assert chain(3) == [3, 2, 2, 2]
+    assert chain(4) == [3, 3, 2, 2]
+    assert chain(6) == [4, 3, 3, 2]
+    assert chain(7) == [4, 4, 3, 2]
+
+
+@given(any_group)
+def test_sticky_leaves_alone_what_it_made(group: Group) -> None:
+    assignment = group.by(sticky_assignor)
+    assert group.after(assignment).by(sticky_assignor) == assignment
+
+
+@given(groups(equal=True), st.data())
+def test_who_stays_keeps_everything_when_others_leave(group: Group, data: st.DataObject) -> None:
+    before = group.by(sticky_assignor)
+    stay = data.draw(st.integers(1, len(group.members)))
+    now = attrs.evolve(group.after(before), members=group.after(before).members[:stay])
+    after = now.by(sticky_assignor)
+    assert all(set(before[member.id]) <= set(after[member.id]) for member in now.members)
+
+
+@given(groups(equal=True), st.integers(1, 5))
+def test_only_newcomers_gain_when_some_come(group: Group, count: int) -> None:
+    before = group.by(sticky_assignor)
+    topics = group.members[0].topics
+    new = [Member(f"new{i}", topics) for i in range(count)]
+    members = group.after(before).members + new
+    after = attrs.evolve(group, members=members).by(sticky_assignor)
+    assert all(set(after[member]) <= set(before[member]) for member in before)
+
+
+def test_a_claim_of_an_earlier_generation_loses() -> None:
+    (tp,) = partitions_of("t", 1)
+    for late in ("a", "b"):
+        members = [Member(m, ("t",), (tp,), generation=4 + (m == late)) for m in "ab"]
+        assert sticky_assignor(members, {"t": 1})[late] == (tp,)
+
+
+def test_an_old_claim_stands_while_nobody_else_makes_a_later_one() -> None:
+    one, two = partitions_of("t", 2)
+    members = [Member("a", ("t",), (two,), generation=1), Member("b", ("t",), (one,), generation=9)]
+    assert sticky_assignor(members, {"t": 2}) == {"a": (two,), "b": (one,)}
+
+
+def test_mixed_subscriptions_of_a_thousand_members_are_no_problem() -> None:
+    random = Random(5)
+    partitions = {f"t{i:02}": 500 for i in range(20)}
+    topics = list(partitions)
+    members = [Member(f"m{i}", tuple(random.sample(topics, 10))) for i in range(1000)]
+    group = Group(members, partitions)
+    fresh = group.by(sticky_assignor)
+    assert set(loads(fresh)) == {10}
+    fewer = attrs.evolve(group.after(fresh), members=group.after(fresh).members[:750])
+    after = fewer.by(sticky_assignor)
+    assert set(loads(after)) == {13, 14}
+    assert all(set(fresh[member]) <= set(after[member]) for member in after)
+
+
+# Cooperative
+
+
+@given(any_group)
+def test_what_moves_is_withheld_and_nothing_else(group: Group) -> None:
+    target, now = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
+    given_now, wanted = owner_in(now), owner_in(target)
+    for tp, member in wanted.items():
+        moves = group.is_claimed(tp) and group.owner(tp) != member
+        assert given_now.get(tp) == (None if moves else member)
+    assert given_now.keys() <= wanted.keys()
+    validate(now, group.members, group.partitions, "cooperative")
+
+
+@given(any_group)
+def test_nobody_loses_in_a_cooperative_round_what_it_will_keep(group: Group) -> None:
+    target, now = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
+    for member in group.members:
+        keeps = [tp for tp in member.owned if group.owner(tp) == member.id]
+        assert set(keeps) & set(target[member.id]) <= set(now[member.id])
+
+
+@given(any_group)
+def test_the_second_cooperative_round_hands_over_what_the_first_withheld(group: Group) -> None:
+    target, first = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
+    second = group.after(first).by(cooperative_sticky_assignor)
+    assert all(set(first[member]) <= set(second[member]) for member in first)
+    assert owner_in(second).keys() == owner_in(target).keys()
+    assert unlike(second, group)[1] == unlike(target, group)[1]
+    third = group.after(second).by(cooperative_sticky_assignor)
+    assert third == second == group.after(second).by(sticky_assignor)
+
+
+@given(groups(equal=True))
+def test_under_equal_subscriptions_two_cooperative_rounds_do_what_one_eager_does(
+    group: Group,
+) -> None:
+    first = group.by(cooperative_sticky_assignor)
+    assert group.after(first).by(cooperative_sticky_assignor) == group.by(sticky_assignor)
+
+
+@given(any_group)
+@pytest.mark.parametrize("assign", EAGER)
+def test_any_assignor_can_be_made_cooperative(assign: Assignor, group: Group) -> None:
+    first = group.by(cooperative(assign))
+    validate(first, group.members, group.partitions, "cooperative")
+    second = group.after(first).by(cooperative(assign))
+    assert second == group.after(second).by(assign)
+
+
+def test_what_two_members_claim_is_withheld_from_both() -> None:
+    one, two = partitions_of("t", 2)
+    members = [Member("a", ("t",), (one, two), generation=3), Member("b", ("t",), (two,), None, 3)]
+    assert cooperative_sticky_assignor(members, {"t": 2}) == {"a": (one,), "b": ()}
+
+
+# Choosing one
+
+
+def test_assignors_have_kafkas_names() -> None:
+    assert {name: chosen.protocol for name, chosen in ASSIGNORS.items()} == {
+        "range": "eager",
+        "roundrobin": "eager",
+        "sticky": "eager",
+        "cooperative-sticky": "cooperative",
+    }
+    assert resolve("sticky") is resolve(sticky_assignor) is ASSIGNORS["sticky"]
+    assert not resolve("sticky").custom
+
+
+def test_a_users_function_is_eager_unless_it_says_otherwise() -> None:
+    def mine(members: Sequence[Member], partitions: Mapping[str, int], /) -> Assignment:
+        return range_assignor(members, partitions)
+
+    chosen = resolve(mine)
+    assert (chosen.name, chosen.function, chosen.protocol, chosen.custom) == (
+        "mine",
+        mine,
+        "eager",
+        True,
+    )
+    assert (resolve(cooperative(mine)).name, resolve(cooperative(mine)).protocol) == (
+        "mine",
+        "cooperative",
+    )
+    mine.protocol = "lazy"  # type: ignore[attr-defined]
+    with pytest.raises(BadValueError, match="protocol = 'lazy': expected 'eager' or"):
+        resolve(mine)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(UnknownNameError, match="'stiky': did you mean 'sticky'"):
+        resolve("stiky")
+    wrong: Any = 3
+    with pytest.raises(BadValueError, match="expected a name or a function"):
+        resolve(wrong)
+
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "complaint"),
+    [
+        ({"a": [T0, T1], "b": [T1, U0]}, "'b': 'a' is given t-1, too"),
+        ({"a": [T0, T0, T1], "b": [U0]}, "'a': 'a' is given t-0, too"),
+        ({"a": [T0, T1, U0], "b": []}, "'a': it does not subscribe to 'u'"),
+        ({"a": [T0, T1], "b": [U0], "c": []}, "'c': the group has no such member"),
+        ({"a": [T0, T1]}, "'b': it is missing"),
+        ({"a": [T0], "b": [U0]}, "t-1 is left out"),
+        ({"a": [T0, T1, TopicPartition("t", 2)], "b": [U0]}, "'a': there is no partition t-2"),
+        ({"a": [T0, T1, TopicPartition("v", 0)], "b": [U0]}, "'a': there is no partition v-0"),
+        ({"a": {T0, T1}, "b": [U0]}, "'a' = .*: expected a list or tuple"),
+        ({"a": [T0, "t-1"], "b": [U0]}, "'a': 't-1' is no TopicPartition"),
+        ([T0, T1], "expected a dict"),
+        (None, "expected a dict"),
+    ],
+)
+def test_an_assignment_that_makes_no_sense_is_refused(assignment: Any, complaint: str) -> None:
+    members = [Member("a", ("t",)), Member("b", ("t", "u"))]
+    with pytest.raises(BadValueError, match=complaint):
+        validate(assignment, members, {"t": 2, "u": 1})
+
+
+def test_a_cooperative_assignment_withholds_what_is_owned_and_nothing_else() -> None:
+    members = [Member("a", ("t",), (T0,)), Member("b", ("t",))]
+    validate({"a": [], "b": [T1]}, members, {"t": 2}, "cooperative")
+    with pytest.raises(BadValueError, match="t-1 is left out"):
+        validate({"a": [T0], "b": []}, members, {"t": 2}, "cooperative")
+    with pytest.raises(BadValueError, match="'b': another member still owns t-0"):
+        validate({"a": [T1], "b": [T0]}, members, {"t": 2}, "cooperative")
+    with pytest.raises(BadValueError, match="t-0 is left out"):
+        validate({"a": [], "b": [T1]}, members, {"t": 2})
