@@ -39,6 +39,8 @@ class Client(Actor):
         self.attempts = 0
         self.requests = 0
         self.watched: dict[Ref, None] = {}
+        self.leaders: dict[TopicPartition, Ref] = {}
+        """The leaders in use: looked up for every batch, so they are kept at hand."""
 
     def next_request(self) -> int:
         self.requests += 1
@@ -46,10 +48,12 @@ class Client(Actor):
 
     def leader(self, partition: TopicPartition) -> Ref | None:
         """The leader of a partition as far as is known."""
-        leader = self.metadata.leaders.get(partition)
-        ref = None if leader is None else leader.ref
-        if ref is not None:
-            self.follow(ref)
+        ref = self.leaders.get(partition)
+        if ref is None:
+            leader = self.metadata.leaders.get(partition)
+            if leader is not None and leader.ref is not None:
+                ref = self.leaders[partition] = leader.ref
+                self.follow(ref)
         return ref
 
     def follow(self, ref: Ref) -> None:
@@ -76,6 +80,7 @@ class Client(Actor):
     def on_metadata(self, metadata: Metadata) -> None:
         if metadata.version >= self.metadata.version:
             self.metadata = metadata
+            self.leaders.clear()
             self.metadata_changed()
         if self.asking is not None and not self.misses_something():
             self.asking.cancel()

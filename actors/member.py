@@ -9,6 +9,7 @@ what makes delivery exactly once as long as nothing fails.
 from __future__ import annotations
 
 from collections import deque
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -91,7 +92,7 @@ class Member(Client):
         """Who is to be told that it has left."""
         self.heard_us = 0
 
-    @property
+    @cached_property
     def member(self) -> str:
         """Another one in each life: a restarted process is a stranger, unless it is static."""
         return self.ref.name if self.life == 1 else f"{self.ref.name}#{self.life}"

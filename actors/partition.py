@@ -88,17 +88,18 @@ class Partition(Actor):
 
     @receives(Append)
     def on_append(self, append: Append) -> None:
+        log = self.log
         if self.resigned:
             self.reply(NotLeader(append.request))
             return
-        end_offset = self.log.end_offset + append.batch.count
+        end_offset = log.end_offset + append.batch.count
         if end_offset > self.asked_for - RESERVE // 2:
             self.asked_for = end_offset + RESERVE
             self.send(self.controller, Reserve(self.partition, self.epoch, self.asked_for))
         if end_offset > self.reserved:
             self.reply(TooFarAhead(append.request))
             return
-        batch = self.log.append(append.batch, self.true_now, self.epoch)
+        batch = log.append(append.batch, self.true_now, self.epoch)
         self.record(
             kinds.APPENDED,
             topic=self.topic,

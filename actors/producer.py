@@ -232,8 +232,17 @@ class Producer(Client):
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + batch.count
         flight = Flight(partition, batch.numbered(sequence), askers, self.now)
-        self.queues.setdefault(partition, deque()).append(flight)
-        self.pump(partition)
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = deque()
+        leader = self.leaders.get(partition)
+        if leader and not queue and self.in_flight.get(partition, 0) < self.settings.max_in_flight:
+            # What nearly always happens takes the short way.
+            self.launch(flight, leader)
+            self.keep_sweeping()
+        else:
+            queue.append(flight)
+            self.pump(partition)
 
     def has_room(self, partition: TopicPartition) -> bool:
         room = self.settings.max_in_flight - self.in_flight.get(partition, 0)
@@ -241,35 +250,37 @@ class Producer(Client):
 
     def pump(self, partition: TopicPartition) -> None:
         """Send what is in line for a partition, as far as there is room."""
-        queue = self.queues.get(partition)
-        while queue and self.in_flight.get(partition, 0) < self.settings.max_in_flight:
+        queue, limit = self.queues.get(partition), self.settings.max_in_flight
+        while queue and self.in_flight.get(partition, 0) < limit:
             leader = self.leader(partition)
             if leader is None:
                 self.refresh()
                 break
             self.launch(queue.popleft(), leader)
-        opened = self.open.get(partition)
-        if opened is not None and not self.settings.linger_ms and self.has_room(partition):
+        if partition in self.open and not self.settings.linger_ms and self.has_room(partition):
             self.close_batch(partition)
-        if queue or self.flights:
+        if not self.sweeping and (queue or self.flights):
             self.keep_sweeping()
 
     def launch(self, flight: Flight, leader: Ref) -> None:
-        request = self.next_request()
+        request = self.requests = self.requests + 1
         flight.sent_us, flight.to = self.now, leader
-        self.send(leader, Append(request, flight.batch, self.settings.acks != 0))
-        if self.settings.acks == 0:
-            self.confirm(flight, -1, -1)
-        else:
+        acks = self.settings.acks != 0
+        self.send(leader, Append(request, flight.batch, acks))
+        if acks:
             self.flights[request] = flight
             self.in_flight[flight.partition] = self.in_flight.get(flight.partition, 0) + 1
+        else:
+            self.confirm(flight, -1, -1)
 
     @receives(Appended)
     def on_appended(self, appended: Appended) -> None:
         flight = self.land(appended.request)
         if flight is not None:
-            self.confirm(flight, appended.base_offset, appended.append_time_us)
-            self.pump(flight.partition)
+            if flight.askers:
+                self.confirm(flight, appended.base_offset, appended.append_time_us)
+            if self.queues[flight.partition] or flight.partition in self.open:
+                self.pump(flight.partition)
 
     def land(self, request: int) -> Flight | None:
         """Take a request off the list of those that wait for an answer."""

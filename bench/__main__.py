@@ -5,9 +5,11 @@ import platform
 import sys
 from pathlib import Path
 
+import assignors
 import attrs
 import engines
 import eventlog
+import streaming
 
 import wavetank
 
@@ -19,7 +21,7 @@ def main() -> None:
     figures = []
     head = f"{'what':40} {'ours':>12} {'peer':28} {'peer':>12} {'ratio':>6}  target"
     print(head, "-" * len(head), sep="\n")
-    for module in (engines, eventlog):
+    for module in (engines, eventlog, assignors, streaming):
         for figure in module.run():
             figures.append(figure)
             target = f"{figure.target:,.0f} {figure.unit}" if figure.absolute else figure.target

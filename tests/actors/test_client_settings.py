@@ -1,0 +1,135 @@
+"""Every setting that no other test speaks of has an effect, and here it is."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wavetank as wt
+from wavetank.model.protocol import BrokerHeartbeat
+
+TP = wt.TopicPartition
+
+
+@pytest.fixture
+def cluster() -> Iterator[wt.Cluster]:
+    """A simulated cluster with a topic of one partition."""
+    with wt.Cluster.simulated(seed=5, brokers=2) as cluster:
+        cluster.create_topic("orders")
+        yield cluster
+    assert not cluster.events.of("failed", "unhandled")
+
+
+def largest_fetch(cluster: wt.Cluster, name: str, **settings: Any) -> int:
+    """How many of the waiting records of 100 bytes come at once."""
+    group = cluster.group(name, ["orders"], max_poll_records=1_000, **settings)
+    group.consumer(f"c-{name}", service=wt.ConstantService("1us"))
+    cluster.run(for_=5)
+    instants = Counter[int]()
+    for event in cluster.events.of("delivered"):
+        if event.group == name:
+            instants[event.time_us] += event.count
+    assert sum(instants.values()) == 200
+    return max(instants.values())
+
+
+def test_fetches_are_limited_by_partition_and_in_all(cluster: wt.Cluster) -> None:
+    producer = cluster.producer("p", linger_ms=0)
+    for future in [producer.send("orders", "x" * 100) for _ in range(200)]:
+        future.get()
+    assert largest_fetch(cluster, "free") == 200
+    assert largest_fetch(cluster, "partition", max_partition_fetch_bytes=3_000) == 30
+    assert largest_fetch(cluster, "all", fetch_max_bytes=2_000) == 20
+
+
+def attempts(cluster: wt.Cluster, name: str, **settings: Any) -> list[float]:
+    """When a batch that nobody answers is given up for the moment, in seconds."""
+    producer = cluster.producer(name, request_timeout_ms=100, linger_ms=0, **settings)
+    producer.send("orders", 0).get()
+    cluster.system.cut(name, cluster.leader(TP("orders", 0)).node)
+    producer.send("orders", 1)
+    cluster.run(for_=20)
+    retried = [e for e in cluster.events.of("send_retried") if e.producer == name]
+    return [event.time_us / 1e6 for event in retried]
+
+
+def test_the_pause_before_a_retry_grows_from_the_first_to_the_longest(cluster: wt.Cluster) -> None:
+    short = attempts(cluster, "short", retry_backoff_ms=50, retry_backoff_max_ms=100)
+    long = attempts(cluster, "long", retry_backoff_ms=50, retry_backoff_max_ms=4_000)
+    gaps = [after - before for before, after in pairwise(long)]
+    assert len(short) > 2 * len(long)
+    assert gaps[0] < 0.5 < 2.5 < max(gaps) < 4.5
+
+
+@pytest.mark.parametrize("timeout", [1_000, 6_000])
+def test_a_consumer_asks_again_when_an_answer_is_overdue(cluster: wt.Cluster, timeout: int) -> None:
+    group = cluster.group(
+        "g", ["orders"], request_timeout_ms=timeout, heartbeat_interval_ms=200,
+        session_timeout_ms=60_000,
+    )  # fmt: skip
+    consumer = group.consumer("c")
+    group.assignment()
+    broker = cluster.leader(TP("orders", 0)).node
+    cluster.system.cut("c", broker)
+    cluster.run(for_=0.6)
+    cluster.system.heal("c", broker)
+    healed = cluster.now
+    cluster.producer("p").send("orders", 1).get()
+    assert len(consumer.poll(timeout=30)) == 1
+    waited = cluster.now - healed
+    assert timeout / 1_000 - 1.2 < waited < timeout / 1_000 + 1
+
+
+@pytest.mark.parametrize("timeout", [3_000, 9_000])
+def test_a_dead_broker_is_found_out_after_the_broker_session_timeout(timeout: int) -> None:
+    settings = {"broker_heartbeat_interval_ms": 500, "broker_session_timeout_ms": timeout}
+    with wt.Cluster.simulated(brokers=2, **settings) as cluster:
+        cluster.run(for_=2)
+        crashed = cluster.now
+        cluster.system.crash("broker-1")
+        cluster.run(for_=20)
+        [lost] = cluster.events.of("broker_lost")
+        assert 0 <= lost.time_us / 1e6 - crashed - timeout / 1_000 + 0.5 <= 1.1
+
+
+@pytest.mark.parametrize("interval", [100, 1_000])
+def test_brokers_beat_at_their_interval(interval: int) -> None:
+    settings = {"broker_heartbeat_interval_ms": interval, "broker_session_timeout_ms": 9_000}
+    beats = []
+
+    def network(source: str, target: str, message: object, now_us: int, random: Any) -> int:
+        if isinstance(message, BrokerHeartbeat):
+            beats.append(now_us)
+        return 500
+
+    with wt.Cluster.simulated(brokers=1, network=network, **settings) as cluster:
+        cluster.run(for_=10)
+    assert len(beats) == pytest.approx(10_000 / interval, abs=1)
+
+
+def test_a_producers_file_names_its_partitioner(cluster: wt.Cluster, tmp_path: Path) -> None:
+    cluster.create_topic("wide", partitions=8)
+    path = tmp_path / "producer.properties"
+    path.write_text(
+        "partitioner.class=org.apache.kafka.clients.producer.UniformStickyPartitioner\nlinger.ms=20"
+    )
+    producer = cluster.producer("p", settings=path)
+    futures = [producer.send("wide", number, key=number) for number in range(40)]
+    assert len({future.get().partition for future in futures}) == 1, "keys do not matter to it"
+
+
+def test_what_many_values_at_once_need_is_checked(cluster: wt.Cluster) -> None:
+    cluster.create_topic("texts", type=str)
+    producer = cluster.producer("p", "manual", batch_size=250)
+    receipt = producer.send_many("texts", ["x" * 100] * 7, partition=0, keys=range(7)).get()
+    assert receipt.offset == 6
+    assert [e.count for e in cluster.events.of("appended")] == [2, 2, 2, 1]
+    with pytest.raises(wt.BadValueError, match="takes values of type str, not int"):
+        producer.send_many("texts", ["x", 1], partition=0)
+    with pytest.raises(wt.BadValueError, match="keys: got 1, expected 2"):
+        producer.send_many("texts", ["x", "y"], partition=0, keys=[1])
+    with pytest.raises(wt.BadValueError, match="expected at least one"):
+        producer.send_many("texts", [], partition=0)
