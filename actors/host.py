@@ -107,8 +107,10 @@ class Host(pykka.Actor):
     # The outside's ways in
 
     def tell(self, message: object) -> None:
-        self.system.require_running()
-        self.put((self, message, self.system.nobody, self.system.tick()))
+        system = self.system
+        if system.stopped:
+            system.require_running()
+        self.put((self, message, system.nobody, system.tick()))
 
     def ask(self, message: object) -> pykka.Future[Any]:
         future = self._create_future()

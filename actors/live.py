@@ -111,14 +111,11 @@ class LiveHost(Host, pykka.ThreadingActor):
 
     def tell(self, message: object) -> None:
         super().tell(message)
-        self._see_to_the_end()
+        if self.ended:
+            self.bury_rest()  # it may have ended while the message was put into its queue
 
     def ask_for(self, future: pykka.Future[Any], message: object) -> None:
         super().ask_for(future, message)
-        self._see_to_the_end()
-
-    def _see_to_the_end(self) -> None:
-        """Answer for an actor that ended while something was put into its queue."""
         if self.ended:
             self.bury_rest()
 
@@ -171,19 +168,17 @@ class LiveHost(Host, pykka.ThreadingActor):
     def _actor_loop(self) -> None:
         get = self.queue.get
         while not self.ended:
-            _, message, sender, lamport = get()
+            item: tuple[Host, Any, Ref, int] = get()
+            _, message, sender, lamport = item
             try:
                 self.receive(message, sender, lamport)
             except BaseException as error:
                 # A SystemExit in a handler must not end this thread without a trace.
                 self.fail(error, message)
-            if not isinstance(message, Probe) and not _is_periodic(message):
+            kind = type(message)
+            if kind is not Probe and (kind is not Timer or not message.period_us):
                 self.handled += 1
         self.bury_rest()
-
-
-def _is_periodic(message: object) -> bool:
-    return isinstance(message, Timer) and message.period_us > 0
 
 
 @attrs.frozen
