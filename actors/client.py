@@ -28,6 +28,11 @@ class AskAgain:
     """The controller has not answered, or something was missing in its answer."""
 
 
+@attrs.frozen
+class LookAround:
+    """Time to see whether topics have grown."""
+
+
 class Client(Actor):
     """An actor that finds partition leaders and coordinators through the controller."""
 
@@ -60,6 +65,15 @@ class Client(Actor):
         if ref not in self.watched:
             self.watched[ref] = None
             self.watch(ref)
+
+    def look_around(self) -> None:
+        """Get to know the cluster, and look again from time to time."""
+        self.every(self.settings.metadata_max_age_ms * 1_000, LookAround())
+        self.refresh()
+
+    @receives(LookAround)
+    def on_look_around(self, look: LookAround) -> None:
+        self.refresh()
 
     def refresh(self) -> None:
         """Ask for the metadata now, unless that is under way."""

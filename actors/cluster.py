@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from ..strategies.workload import Load
     from .eventlog import EventLog
     from .ref import Ref
-    from .system import System
 
 PATIENCE_S: Final = 120.0
 """How long the outside waits for the cluster to do as it is told."""
@@ -62,13 +61,25 @@ NO_DELAY: Final = {"group_initial_rebalance_delay_ms": 0}
 class Cluster:
     """Brokers, a controller, and whoever talks to them."""
 
-    def __init__(self, system: System, brokers: int, settings: ClusterSettings) -> None:
-        self.system = system
-        self.settings = settings
-        self.groups: dict[str, Group] = {}
-        self.controller = system.spawn(Controller, "controller", settings, node="controller")
+    def __init__(
+        self,
+        engine: type[SimulatedSystem] | type[LiveSystem],
+        seed: int,
+        brokers: int,
+        network: Network | None,
+        out: str | Path | None,
+        scenario: object,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Make a cluster on an engine; `simulated` and `live` are the ways to do so."""
         if isinstance(brokers, bool) or not isinstance(brokers, int) or brokers < 1:
             raise BadValueError(f"brokers = {brokers!r}: expected 1 or more")
+        self.settings = from_mapping(ClusterSettings, NO_DELAY, settings).settings
+        self.system = engine(seed, network=network, out=out, scenario=scenario)
+        self.groups: dict[str, Group] = {}
+        self.controller = self.system.spawn(
+            Controller, "controller", self.settings, node="controller"
+        )
         self.brokers: list[str] = []
         for _ in range(brokers):
             self._spawn_broker()
@@ -86,9 +97,7 @@ class Cluster:
         **settings: Any,
     ) -> Self:
         """Make a cluster in virtual time; `settings` are those of `ClusterSettings`."""
-        chosen = from_mapping(ClusterSettings, NO_DELAY, settings).settings
-        system = SimulatedSystem(seed, network=network, out=out, scenario=scenario)
-        return cls(system, brokers, chosen)
+        return cls(SimulatedSystem, seed, brokers, network, out, scenario, settings)
 
     @classmethod
     def live(
@@ -102,9 +111,7 @@ class Cluster:
         **settings: Any,
     ) -> Self:
         """Make a cluster on threads; `settings` are those of `ClusterSettings`."""
-        chosen = from_mapping(ClusterSettings, NO_DELAY, settings).settings
-        system = LiveSystem(seed, network=network, out=out, scenario=scenario)
-        return cls(system, brokers, chosen)
+        return cls(LiveSystem, seed, brokers, network, out, scenario, settings)
 
     # Time and events
 

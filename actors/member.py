@@ -104,7 +104,7 @@ class Member(Client):
 
     def started(self) -> None:
         self.every(self.settings.heartbeat_interval_ms * 1_000, Beat())
-        self.refresh()
+        self.look_around()
         if self.topics:
             self.join()
 

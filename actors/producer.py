@@ -111,7 +111,7 @@ class Producer(Client):
         self.sweeping = False
 
     def started(self) -> None:
-        self.refresh()
+        self.look_around()
 
     # Making batches
 

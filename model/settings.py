@@ -132,6 +132,8 @@ class ProducerSettings:
     )
     """How long after it was sent a record is delivered or given up. As in Kafka, longer by itself
     if the two settings that it must cover ask for it."""
+    metadata_max_age_ms: int = _whole(300_000, least=1)
+    """How often to look for new partitions when nothing else gives reason to."""
     partitioner_class: str | None = _class(_PARTITIONERS)
     """The partitioner's name; a file has it as a Java class."""
 
@@ -177,6 +179,8 @@ class ConsumerSettings:
     """The longest wait before a retry."""
     request_timeout_ms: int = _whole(30_000, least=1)
     """How long to wait for the answer to one request."""
+    metadata_max_age_ms: int = _whole(300_000, least=1)
+    """How often to ask who leads what when nothing else gives reason to."""
     partition_assignment_strategy: str | None = _class(_ASSIGNORS)
     """The assignor's name; a file has it as a Java class, or several, of which the first counts."""
 
@@ -227,7 +231,7 @@ _IGNORED: Final = frozenset((
     "config.providers", "connections.max.idle.ms", "default.api.timeout.ms", "enable.idempotence",
     "enable.metrics.push", "exclude.internal.topics", "group.id", "group.protocol",
     "group.remote.assignor", "isolation.level", "key.deserializer", "key.serializer",
-    "max.block.ms", "max.request.size", "metadata.max.age.ms", "metadata.max.idle.ms",
+    "max.block.ms", "max.request.size", "metadata.max.idle.ms",
     "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
     "partitioner.ignore.keys", "receive.buffer.bytes", "send.buffer.bytes", "transactional.id",
     "value.deserializer", "value.serializer",

@@ -1,5 +1,6 @@
 """Every setting that no other test speaks of has an effect, and here it is."""
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import wavetank as wt
-from wavetank.model.protocol import BrokerHeartbeat
+from wavetank.model.protocol import BrokerHeartbeat, GetMetadata
 
 TP = wt.TopicPartition
 
@@ -133,3 +134,40 @@ def test_what_many_values_at_once_need_is_checked(cluster: wt.Cluster) -> None:
         producer.send_many("texts", ["x", "y"], partition=0, keys=[1])
     with pytest.raises(wt.BadValueError, match="expected at least one"):
         producer.send_many("texts", [], partition=0)
+
+
+def test_a_producer_finds_new_partitions_within_the_age_of_its_metadata(
+    cluster: wt.Cluster,
+) -> None:
+    load = wt.Load("orders", wt.Constant(100), keys=wt.UniformKeys(100))
+    cluster.producer("load", load=load, metadata_max_age_ms=20_000)
+    cluster.run(for_=5)
+    cluster.add_partitions("orders", 4)
+    added = cluster.now
+    cluster.run(for_=40)
+    first = min(e.time_us for e in cluster.events.of("appended") if e.partition) / 1e6
+    assert 14 < first - added < 16
+
+
+@pytest.mark.parametrize("brokers", [0, -1, 1.5, True, "3"])
+def test_a_cluster_without_brokers_is_refused_before_anything_starts(brokers: Any) -> None:
+    before = threading.active_count()
+    with pytest.raises(wt.BadValueError, match=r"brokers = .*: expected 1 or more"):
+        wt.Cluster.live(brokers=brokers)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("age", [1_000, 5_000])
+def test_a_consumer_asks_who_leads_what_within_the_age_of_its_metadata(age: int) -> None:
+    asked = []
+
+    def network(source: str, target: str, message: object, now_us: int, random: Any) -> int:
+        if isinstance(message, GetMetadata) and source == "c":
+            asked.append(now_us)
+        return 500
+
+    with wt.Cluster.simulated(brokers=1, network=network) as cluster:
+        cluster.create_topic("orders")
+        cluster.group("g", ["orders"]).consumer("c", metadata_max_age_ms=age)
+        cluster.run(for_=20)
+    assert len(asked) == pytest.approx(20_000 / age + 1, abs=2)
