@@ -1,9 +1,10 @@
 """Random runs of a small cluster, and what must hold in each of them whatever happened.
 
 A storm is a list of steps drawn from a seed; the invariants are checked on the event log alone, as
-a user would check them.
+a user would check them. Run as a script it prints the digest of one: `python tests/storm.py SEED`.
 """
 
+import sys
 from collections import defaultdict
 from random import Random
 from typing import Any
@@ -170,3 +171,9 @@ def deliveries(events: list[wt.Event]) -> dict[Any, list[int]]:
             for offset in range(event.base_offset, event.base_offset + event.count):
                 times[event.topic, event.partition][offset] += 1
     return times
+
+
+if __name__ == "__main__":
+    with Storm(int(sys.argv[1]), rough=True).run() as cluster:
+        pass
+    print(cluster.events.digest)

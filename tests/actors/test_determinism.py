@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import attrs
 import program
 import pytest
+import storm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from notebook import Notebook
@@ -17,10 +18,10 @@ from notebook import Notebook
 import wavetank as wt
 
 
-def digest_elsewhere(seed: int, hash_seed: str) -> str:
-    """Run the program in a process of its own."""
+def digest_elsewhere(seed: int, hash_seed: str, script: ModuleType = program) -> str:
+    """Run a program in a process of its own."""
     return subprocess.run(
-        [sys.executable, str(Path(program.__file__)), str(seed)],
+        [sys.executable, str(script.__file__), str(seed)],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
@@ -45,6 +46,13 @@ def test_one_seed_gives_one_digest_in_any_process_and_another_seed_another() -> 
     assert digest_elsewhere(3, hash_seed="2") == first
     assert program.digest(3) == first
     assert program.digest(4) != first
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_a_whole_storm_over_a_cluster_replays_in_any_process(seed: int) -> None:
+    first = digest_elsewhere(seed, "1", storm)
+    assert digest_elsewhere(seed, "2", storm) == first
+    assert digest_elsewhere(seed + 1, "2", storm) != first
 
 
 @settings(max_examples=20)
