@@ -28,6 +28,7 @@ from .model.network import DROP, HOLD, Faults, Verdict
 from .model.records import Records
 from .model.topics import Topic, TopicPartition
 from .strategies.arrivals import Bursts, Constant, Daily, Poisson, trace
+from .strategies.assignment import cooperative
 from .strategies.network import Network, constant, lognormal, uniform
 from .strategies.workload import (
     ConstantService,
@@ -88,6 +89,7 @@ __all__ = [
     "WavetankError",
     "ZipfKeys",
     "constant",
+    "cooperative",
     "lognormal",
     "receives",
     "trace",

@@ -29,7 +29,7 @@ from ..model.membership import (
     SetAssignor,
 )
 from ..model.protocol import Done, GetMetadata, GroupConfig, Metadata, Retire
-from ..strategies.assignment import Member, range_assignor, resolve, validate
+from ..strategies.assignment import Member, cooperative, range_assignor, resolve, validate
 from .actor import Actor, receives
 
 if TYPE_CHECKING:
@@ -214,7 +214,8 @@ class Coordinator(Actor):
         except Exception as error:
             logger.error("assignor %s failed", self.assignor.name, exc_info=error)
             self.note(kinds.ASSIGNOR_FAILED, None, f"{type(error).__name__}: {error}")
-            return range_assignor(members, counts)
+            eager = self.assignor.protocol == "eager"
+            return (range_assignor if eager else cooperative(range_assignor))(members, counts)
 
     def tell_share(self, member: GroupMember) -> None:
         share = Assign(

@@ -220,3 +220,19 @@ def test_an_assignor_that_talks_nonsense_is_recorded_and_the_group_goes_on_with_
         group.consumer(name)
     assert {n: len(share) for n, share in group.assignment().items()} == {"a": 2, "b": 2}
     assert cluster.events.of("assignor_failed")
+
+
+def test_a_cooperative_assignor_that_fails_still_takes_nothing_away_from_its_owner(
+    cluster: wt.Cluster,
+) -> None:
+    @wt.cooperative
+    def broken(members: Any, partitions: Any) -> Any:
+        raise RuntimeError("no idea")
+
+    group = cluster.group("g", ["orders"], assignor=broken)
+    group.consumer("a", service=wt.ConstantService("1ms"))
+    group.assignment()
+    group.consumer("b", service=wt.ConstantService("1ms"))
+    cluster.run(for_=20)
+    assert {n: len(share) for n, share in group.assignment().items()} == {"a": 2, "b": 2}
+    assert len(cluster.events.of("revoked")) == 2, "only what moves is given up"

@@ -32,6 +32,7 @@ from wavetank.strategies.assignment import (
     sticky_assignor,
     validate,
 )
+from wavetank.strategies.sticky import Pool, shares
 
 with warnings.catch_warnings():  # kafka-python reads its schemas in a deprecated way
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -378,6 +379,57 @@ def test_no_other_assignment_of_a_mixed_group_has_a_better_balance_of_even_and_m
 ) -> None:
     best = min(unlike(other, group) for other in every_assignment(group))
     assert unlike(group.by(sticky_assignor), group) == best
+
+
+def random_pools(random: Random, members: int, pools: int, size: int) -> list[Pool]:
+    """Pools in which some of the partitions are owned, often all by the same member."""
+    result = []
+    for _ in range(random.randint(2, pools)):
+        subscribers = sorted(random.sample(range(members), random.randint(1, members)))
+        total = random.randint(0, size)
+        owned = [0] * len(subscribers)
+        favourite = random.randrange(len(subscribers))
+        for _ in range(random.randint(0, total)):
+            owned[random.choice([favourite, random.randrange(len(subscribers))])] += 1
+        result.append(Pool(subscribers, total, owned))
+    return result
+
+
+def cost_of(loads: Sequence[int], moves: int) -> tuple[int, int]:
+    squares = sum(load * load for load in loads)
+    return squares + 2 * moves, squares
+
+
+def least_cost(pools: list[Pool], members: int) -> tuple[int, int]:
+    """What the best shares cost, by going through all that there are, pool by pool."""
+    fewest_moves = {(0,) * members: 0}
+    for pool in pools:
+        so_far, fewest_moves = fewest_moves, {}
+        for share in product(range(pool.size + 1), repeat=len(pool.subscribers)):
+            if sum(share) != pool.size:
+                continue
+            more = sum(max(0, n - owned) for n, owned in zip(share, pool.owned, strict=True))
+            for before, moves in so_far.items():
+                after = list(before)
+                for member, n in zip(pool.subscribers, share, strict=True):
+                    after[member] += n
+                least = fewest_moves.get(tuple(after), moves + more)
+                fewest_moves[tuple(after)] = min(least, moves + more)
+    return min(cost_of(loads, moves) for loads, moves in fewest_moves.items())
+
+
+@given(seeds)
+def test_no_other_shares_of_some_pools_cost_less(seed: int) -> None:
+    members = 4
+    pools = random_pools(Random(seed), members, pools=4, size=4)
+    result = shares(pools)
+    loads, moves = [0] * members, 0
+    for pool, share in zip(pools, result, strict=True):
+        assert sum(share) == pool.size
+        for member, n, owned in zip(pool.subscribers, share, pool.owned, strict=True):
+            loads[member] += n
+            moves += max(0, n - owned)
+    assert cost_of(loads, moves) == least_cost(pools, members)
 
 
 def test_a_chain_of_two_moves_is_made_for_a_gap_of_three_but_not_of_two() -> None:
