@@ -368,6 +368,7 @@ class Consumer(Reader):
                 share.leader = None
                 self.refresh()
             self.advance(share)
+        self.forget_old_questions()
         for request in [r for r, (_, _, sent_us) in self.commits.items() if sent_us < late_us]:
             self.settle_commit(request, "lost")
         if self.worker is not None:

@@ -156,7 +156,7 @@ class Member(Client):
         for partition in assign.partitions:
             if partition not in self.shares:
                 share = self.shares[partition] = Share(partition)
-                self.claim(share)
+                self.advance(share)
         wanted = dict.fromkeys(assign.partitions)
         self.to_revoke = {tp: None for tp in self.shares if tp not in wanted}
         self.proceed()
@@ -283,8 +283,8 @@ class Member(Client):
         """Take note that the user is back."""
         raise NotImplementedError
 
-    def claim(self, share: Share) -> None:
-        """Tell a partition's leader who owns it now, and learn where the group stands."""
+    def advance(self, share: Share) -> None:
+        """Ask a partition's leader for what comes next: to be the owner, then for records."""
         raise NotImplementedError
 
     def is_busy(self) -> bool:

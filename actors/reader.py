@@ -36,9 +36,6 @@ class Reader(Member):
         self.error: Exception | None = None
         """What the next poll is to raise."""
 
-    def claim(self, share: Share) -> None:
-        self.advance(share)
-
     def advance(self, share: Share) -> None:
         """Ask a partition's leader for what comes next: to be the owner, then for records."""
         if share.request:
@@ -82,6 +79,14 @@ class Reader(Member):
             return None
         share.request = 0
         return share if self.shares.get(share.partition) is share else None
+
+    def forget_old_questions(self) -> None:
+        """Let go of what nobody waits for any more: an answer may have been lost for good."""
+        self.questions = {
+            request: share
+            for request, share in self.questions.items()
+            if share.request == request and self.shares.get(share.partition) is share
+        }
 
     @receives(Claimed)
     def on_claimed(self, claimed: Claimed) -> None:

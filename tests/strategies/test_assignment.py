@@ -107,6 +107,7 @@ def random_group(
     return Group([attrs.evolve(m, owned=tuple(owned[m.id])) for m in group], counts)
 
 
+many = settings(max_examples=300)
 seeds = st.integers(0, 2**32)
 
 
@@ -158,6 +159,7 @@ def texts(assignment: Assignment) -> dict[str, str]:
 
 
 @given(any_group)
+@many
 @pytest.mark.parametrize("assign", EAGER)
 def test_each_partition_goes_to_one_member_that_subscribes_to_it(
     assign: Assignor, group: Group
@@ -345,12 +347,14 @@ def test_sticky_is_more_even_than_a_round_robin_under_kafkas_mixed_example() -> 
 
 
 @given(groups(equal=True))
+@many
 def test_sticky_loads_differ_by_one_at_most_under_equal_subscriptions(group: Group) -> None:
     sizes = loads(group.by(sticky_assignor))
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(groups(equal=False))
+@many
 def test_no_partition_could_go_to_a_subscriber_that_has_two_fewer(group: Group) -> None:
     assignment = group.by(sticky_assignor)
     for tp, owner in owner_in(assignment).items():
@@ -419,6 +423,7 @@ def least_cost(pools: list[Pool], members: int) -> tuple[int, int]:
 
 
 @given(seeds)
+@many
 def test_no_other_shares_of_some_pools_cost_less(seed: int) -> None:
     members = 4
     pools = random_pools(Random(seed), members, pools=4, size=4)
@@ -448,6 +453,7 @@ def test_a_chain_of_two_moves_is_made_for_a_gap_of_three_but_not_of_two() -> Non
 
 
 @given(any_group)
+@many
 def test_sticky_leaves_alone_what_it_made(group: Group) -> None:
     assignment = group.by(sticky_assignor)
     assert group.after(assignment).by(sticky_assignor) == assignment
@@ -503,6 +509,7 @@ def test_mixed_subscriptions_of_a_thousand_members_are_no_problem() -> None:
 
 
 @given(any_group)
+@many
 def test_what_moves_is_withheld_and_nothing_else(group: Group) -> None:
     target, now = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
     given_now, wanted = owner_in(now), owner_in(target)
@@ -514,6 +521,7 @@ def test_what_moves_is_withheld_and_nothing_else(group: Group) -> None:
 
 
 @given(any_group)
+@many
 def test_nobody_loses_in_a_cooperative_round_what_it_will_keep(group: Group) -> None:
     target, now = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
     for member in group.members:
@@ -522,6 +530,7 @@ def test_nobody_loses_in_a_cooperative_round_what_it_will_keep(group: Group) -> 
 
 
 @given(any_group)
+@many
 def test_the_second_cooperative_round_hands_over_what_the_first_withheld(group: Group) -> None:
     target, first = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
     second = group.after(first).by(cooperative_sticky_assignor)
@@ -533,6 +542,7 @@ def test_the_second_cooperative_round_hands_over_what_the_first_withheld(group: 
 
 
 @given(groups(equal=True))
+@many
 def test_under_equal_subscriptions_two_cooperative_rounds_do_what_one_eager_does(
     group: Group,
 ) -> None:
@@ -541,6 +551,7 @@ def test_under_equal_subscriptions_two_cooperative_rounds_do_what_one_eager_does
 
 
 @given(any_group)
+@many
 @pytest.mark.parametrize("assign", EAGER)
 def test_any_assignor_can_be_made_cooperative(assign: Assignor, group: Group) -> None:
     first = group.by(cooperative(assign))
