@@ -155,6 +155,13 @@ def texts(assignment: Assignment) -> dict[str, str]:
     return {name: " ".join(map(str, share)) for name, share in assignment.items()}
 
 
+def test_a_partition_reads_as_its_topic_and_number_and_sorts_by_both() -> None:
+    assert str(TopicPartition("orders", 3)) == "orders-3"
+    assert TopicPartition("a", 10) > TopicPartition("a", 9) > TopicPartition("Z", 11)
+    assert partitions_of("t", 2) == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert all(type(tp) is TopicPartition for tp in partitions_of("t", 2))
+
+
 # All of them
 
 
