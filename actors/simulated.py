@@ -18,7 +18,8 @@ import pykka
 
 from ..model.durations import Duration, to_seconds, to_us
 from ..model.errors import NothingLeftError, TimeStandsStillError, WavetankError
-from ..strategies.network import Network, constant
+from ..model.network import CALM, Verdict
+from ..strategies.network import Always, Network, constant
 from .host import Host
 from .system import System
 from .timers import Agenda
@@ -165,9 +166,9 @@ class SimulatedSystem(System):
         self.now_us = 0
         self.ready: deque[Item] = deque()
         self._running = False
-        super().__init__(
-            seed=seed, network=network or constant("500us"), out=out, scenario=scenario
-        )
+        network = network or constant("500us")
+        self._latency_us = network.latency_us if isinstance(network, Always) else None
+        super().__init__(seed=seed, network=network, out=out, scenario=scenario)
 
     def run(self, for_: Duration | None = None, *, until: Duration | None = None) -> None:
         limit_us = self._run_limit_us(for_, until)
@@ -239,15 +240,38 @@ class SimulatedSystem(System):
     def _make_host(self, node: Node, ref: Ref, program: Program, life: int) -> SimulatedHost:
         return SimulatedHost(self, node, ref, program, life)
 
-    def _deliver(self, link: Link, due_us: int, item: Item) -> None:
-        agenda = self.agenda
-        items = agenda.due.get(due_us)
-        if items is None:
-            agenda.add(due_us, item)
+    def transmit(self, source: Node, item: Item) -> None:
+        """Do as every system does, without a call for what most messages find.
+
+        That is a link without faults, a constant latency, and something else due at the same
+        instant: a fifth of the time that a simulation spends on its messages.
+        """
+        target = item[0].node
+        link = source.links.get(target)
+        if link is None or link.faults is not CALM:
+            super().transmit(source, item)
+            return
+        now_us = self.now_us
+        verdict: int | Verdict | None = self._latency_us
+        if verdict is None:
+            verdict = self.network(source.name, target.name, item[1], now_us, link.random)
+        if type(verdict) is int and verdict >= 0:
+            due_us = now_us + verdict
+            if due_us < link.last_us:
+                due_us = link.last_us
+            link.last_us = due_us
+            agenda = self.agenda
+            items = agenda.due.get(due_us)
+            if items is None:
+                agenda.add(due_us, item)
+            else:
+                items.append(item)
+                agenda.size += 1
         else:
-            # What most messages find: the instant is there. Saves a call for each of them.
-            items.append(item)
-            agenda.size += 1
+            self._carry_out(verdict, link, item, source, target)
+
+    def _deliver(self, link: Link, due_us: int, item: Item) -> None:
+        self.agenda.add(due_us, item)
 
     def _wake(self, node: Node) -> None:
         self.ready.extend(node.aside)

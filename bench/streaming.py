@@ -3,7 +3,8 @@
 Simulated: 8 producers, 8 partitions, a group of 8 consumers, against a SimPy model of the same for
 each record: a store for each partition, a process for each producer and consumer, and none of the
 protocol. Live: 4, 4 and 4, with records of 100 bytes, against librdkafka's clients on its built-in
-mock cluster, producing and consuming at the same time.
+mock cluster, producing and consuming at the same time; ours are sent 500 in a call, theirs one by
+one, which is what each client offers.
 """
 
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 import simpy
 from confluent_kafka import Consumer, Producer
-from measure import Figure, best_rates
+from measure import Figure, best, best_rates
 
 import wavetank as wt
 
@@ -129,7 +130,7 @@ def librdkafka() -> float:
     def consume(lane: int) -> None:
         consumer = Consumer(
             {"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "latest",
-             "enable.auto.commit": True, "log_level": 0}
+             "enable.auto.commit": True, "fetch.wait.max.ms": 10, "log_level": 0}
         )  # fmt: skip
         consumer.subscribe(["orders"])
         while not done.is_set():
@@ -172,8 +173,8 @@ def run() -> list[Figure]:
             "simpy": lambda: simpy_model(80_000),
         }
     )
-    live_rate = max(live() for _ in range(3))
-    mock_rate = max(librdkafka() for _ in range(2))
+    threads = best({"live": live, "mock": librdkafka}, rounds=4)
+    ours, theirs = threads["live"], threads["mock"]
     unit = "records/s"
     batches, singles = "simulated end to end, batches of 500", "simulated end to end, batches of 1"
     peer = "SimPy, per record"
@@ -181,5 +182,5 @@ def run() -> list[Figure]:
         Figure(batches, rates["500"], peer, rates["simpy"], unit, target=25),
         Figure(batches, rates["500"], peer, rates["simpy"], unit, target=3_000_000, absolute=True),
         Figure(singles, rates["1"], peer, rates["simpy"], unit, target=0.5),
-        Figure("live end to end, 4/4/4", live_rate, "librdkafka mock", mock_rate, unit, target=1.5),
+        Figure("live end to end, 4/4/4", ours, "librdkafka mock", theirs, unit, target=1.5),
     ]

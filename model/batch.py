@@ -17,9 +17,10 @@ pay for each field: 0.7 µs for these nine, against 0.2 µs here, where a batch 
 
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from reprlib import repr as short
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import attrs
 import numpy as np
@@ -35,8 +36,7 @@ NOWHERE: Final = -1
 _UNKNOWN: Final = -1
 
 
-@attrs.frozen
-class Record:
+class Record(NamedTuple):
     """One record, as a consumer's user gets it."""
 
     topic: str
@@ -66,6 +66,9 @@ class Record:
     def id(self) -> tuple[str, int]:
         """What its producer calls it: the base of deduplication."""
         return self.producer, self.sequence
+
+
+_record_of = partial(tuple.__new__, Record)
 
 
 class _Unsealed:
@@ -274,13 +277,12 @@ class Batch(_Unsealed):
         base = self.base_offset
         offsets = range(base, base + self.count) if base >= 0 else repeat(base)
         sequences = range(self.sequence, self.sequence + self.count)
-        return list(
-            map(
-                Record, repeat(topic), repeat(partition), offsets, timestamps_us, keys, values,
-                repeat(self.producer), sequences, sizes, repeat(self.append_time_us),
-                headers if columns[2] else repeat(()),
-            )
+        fields = zip(
+            repeat(topic), repeat(partition), offsets, timestamps_us, keys, values,
+            repeat(self.producer), sequences, sizes, repeat(self.append_time_us),
+            headers if columns[2] else repeat(()),
         )  # fmt: skip
+        return list(map(_record_of, fields))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise attrs.exceptions.FrozenInstanceError

@@ -7,6 +7,8 @@ Both are pure: all chance comes from the link's own random stream, handed in.
 from random import Random
 from typing import Protocol
 
+import attrs
+
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError
 from ..model.network import DROP, HOLD, Faults, Verdict
@@ -25,14 +27,22 @@ class Network(Protocol):
         """
 
 
-def constant(latency: Duration) -> Network:
+@attrs.frozen
+class Always:
+    """Every message takes the same time: a verdict that need not be asked for each time."""
+
+    latency_us: int
+
+    def __call__(
+        self, source: str, target: str, message: object, now_us: int, random: Random
+    ) -> int:
+        """Judge as every network does."""
+        return self.latency_us
+
+
+def constant(latency: Duration) -> Always:
     """Every message takes the same time."""
-    latency_us = to_us(latency, "latency")
-
-    def judge(source: str, target: str, message: object, now_us: int, random: Random) -> int:
-        return latency_us
-
-    return judge
+    return Always(to_us(latency, "latency"))
 
 
 def uniform(low: Duration, high: Duration) -> Network:

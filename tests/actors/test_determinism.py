@@ -75,6 +75,16 @@ def test_systems_in_one_process_do_not_touch_each_other() -> None:
     assert other.events.digest == program.digest(6)
 
 
+def test_a_constant_network_gives_the_run_of_any_function_that_says_the_same() -> None:
+    def digest(network: Any) -> str:
+        with wt.SimulatedSystem(5, network=network) as system:
+            program.play(system)
+        return system.events.digest
+
+    assert digest(wt.constant("300us")) == digest(lambda *judged: 300)
+    assert digest(wt.constant("300us")) != digest(lambda *judged: 301)
+
+
 def test_one_more_actor_changes_nothing_for_the_others() -> None:
     def events(extra: bool) -> list[Any]:
         with wt.SimulatedSystem(9, network=wt.uniform("1ms", "2ms")) as system:

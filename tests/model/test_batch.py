@@ -4,7 +4,6 @@ import tracemalloc
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -193,7 +192,7 @@ def test_splitting_gives_each_partition_its_records_in_order(
     sequence = batch.sequence
     for number, piece in pieces.items():
         for got, record in zip(piece.records("orders", 2), expected[number], strict=True):
-            plain = attrs.evolve(record, offset=NOWHERE, append_time_us=NOWHERE, sequence=sequence)
+            plain = record._replace(offset=NOWHERE, append_time_us=NOWHERE, sequence=sequence)
             assert got == plain
             sequence += 1
         assert piece.bytes == sum(record.size for record in expected[number])

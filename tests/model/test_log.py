@@ -4,7 +4,6 @@ import gc
 from itertools import accumulate, groupby
 from typing import Any
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -70,7 +69,7 @@ class LogAndList(RuleBasedStateMachine):
             assert (stamped.base_offset, stamped.append_time_us) == (self.end, now_us)
             assert (stamped.epoch, stamped.sequence) == (epoch, batch.sequence)
             for record in batch.records("orders", 0):
-                placed = attrs.evolve(record, offset=self.end, append_time_us=now_us)
+                placed = record._replace(offset=self.end, append_time_us=now_us)
                 self.kept.append((self.appended, placed))
                 self.end += 1
             self.appended += 1
