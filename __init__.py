@@ -13,7 +13,6 @@ from .actors.live import LiveSystem
 from .actors.ref import Ref
 from .actors.simulated import SimulatedSystem
 from .actors.timers import Timer
-from .model.batch import Record
 from .model.errors import (
     BadValueError,
     NothingLeftError,
@@ -25,6 +24,7 @@ from .model.errors import (
 from .model.events import Event
 from .model.exchange import Receipt
 from .model.network import DROP, HOLD, Faults, Verdict
+from .model.record import Record
 from .model.records import Records
 from .model.topics import Topic, TopicPartition
 from .strategies.arrivals import Bursts, Constant, Daily, Poisson, trace

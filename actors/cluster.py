@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from ..model.batch import Record
+    from ..model.record import Record
     from ..strategies.network import Network
     from ..strategies.workload import Load
     from .eventlog import EventLog

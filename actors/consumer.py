@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..model.batch import Batch
+    from ..model.records import Piece
     from ..model.settings import ConsumerSettings
     from ..model.topics import TopicPartition
     from .member import Share
@@ -148,7 +149,7 @@ class Consumer(Reader):
         if self.poll is not None and self.poll.number == over.number:
             self.answer_poll(())
 
-    def answer_poll(self, pieces: tuple[tuple[TopicPartition, Batch], ...]) -> None:
+    def answer_poll(self, pieces: tuple[Piece, ...]) -> None:
         assert self.poll is not None
         poll, self.poll = self.poll, None
         poll.timer.cancel()
@@ -169,11 +170,11 @@ class Consumer(Reader):
             pieces = self.take(self.settings.max_poll_records)
             if pieces:
                 self.lots += 1
-                self.lot = [(self.shares[tp], piece) for tp, piece in pieces]
+                self.lot = [(self.shares[tp], piece) for tp, piece, _ in pieces]
                 self.polled_us = self.now
                 self.send(self.worker, Work(self.lots, pieces))
 
-    def take(self, max_records: int) -> tuple[tuple[TopicPartition, Batch], ...]:
+    def take(self, max_records: int) -> tuple[Piece, ...]:
         """Take records out of the buffers, beginning with another partition each time."""
         pieces = []
         shares = [s for s in self.shares.values() if s.buffer and not s.paused]
@@ -189,7 +190,7 @@ class Consumer(Reader):
                     batch = batch[:max_records]
                 max_records -= batch.count
                 share.position = batch.base_offset + batch.count
-                pieces.append((share.partition, batch))
+                pieces.append((share.partition, batch, 0))
                 self.delivered(share.partition, batch)
             self.advance(share)
         return tuple(pieces)

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from pykka import Future
 
-    from ..model.batch import Record
     from ..model.membership import GroupView
+    from ..model.record import Record
     from ..strategies.partitioning import Partitioner
     from ..strategies.workload import ServiceTime
     from .cluster import Cluster

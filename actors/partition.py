@@ -77,7 +77,7 @@ class Partition(Actor):
             self.log = MemoryLog(start_offset=lead.start_offset)
         else:
             self.log = MemoryLog.from_snapshot(lead.state.log)
-            self.cursors = {name: attrs.evolve(cursor) for name, cursor in lead.state.cursors}
+            self.cursors = {name: cursor.copy() for name, cursor in lead.state.cursors}
         self.controller = lead.controller
         self.reserved = lead.reserved
         self.asked_for = lead.reserved
@@ -249,7 +249,7 @@ class Partition(Actor):
 
         Asked again, for the order or what it led to may have been lost, it does so again.
         """
-        cursors = tuple((name, attrs.evolve(cursor)) for name, cursor in self.cursors.items())
+        cursors = tuple((name, cursor.copy()) for name, cursor in self.cursors.items())
         state = PartitionState(self.log.snapshot(), cursors)
         self.send(
             order.to,

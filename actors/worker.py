@@ -18,8 +18,7 @@ from .actor import Actor, receives
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..model.batch import Batch
-    from ..model.topics import TopicPartition
+    from ..model.records import Piece
     from ..strategies.workload import ServiceTime
     from .ref import Ref
 
@@ -41,7 +40,7 @@ class Work:
     """A lot of records to work on."""
 
     lot: int
-    pieces: tuple[tuple[TopicPartition, Batch], ...]
+    pieces: tuple[Piece, ...]
 
 
 @attrs.frozen
@@ -78,7 +77,7 @@ class Worker(Actor):
         if self.job.service is None:
             self.finish(work, self.sender)
             return
-        count = sum(piece.count for _, piece in work.pieces)
+        count = sum(piece.count for _, piece, _ in work.pieces)
         took_us = self.job.service.batch_us(count, self.numpy_random)
         self.after(took_us, ServiceOver(work, self.sender))
 

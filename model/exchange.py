@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from .batch import Batch
+from .records import Piece
 from .topics import TopicPartition
 
 # Producing
@@ -232,9 +233,9 @@ class Poll:
 
 @attrs.frozen
 class Polled:
-    """Records for the user: pieces of batches, each with its partition."""
+    """Records for the user."""
 
-    pieces: tuple[tuple[TopicPartition, Batch], ...]
+    pieces: tuple[Piece, ...]
 
 
 @attrs.frozen

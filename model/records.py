@@ -1,10 +1,14 @@
 """A lot of records as a user sees it: a sequence whose records are made when looked at."""
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import TypeAlias, overload
 
-from .batch import Batch, Record
+from .batch import Batch
+from .record import Record
 from .topics import TopicPartition
+
+Piece: TypeAlias = tuple[TopicPartition, Batch, int]
+"""Consecutive records of one appended batch: where they are, and how often they came in vain."""
 
 
 class Records(Sequence[Record]):
@@ -12,19 +16,19 @@ class Records(Sequence[Record]):
 
     __slots__ = ("_length", "pieces", "read_us")
 
-    def __init__(self, pieces: tuple[tuple[TopicPartition, Batch], ...], read_us: int) -> None:
+    def __init__(self, pieces: tuple[Piece, ...], read_us: int) -> None:
         self.pieces = pieces
-        """Each a part of an appended batch, with its partition."""
+        """What they are cut from."""
         self.read_us = read_us
         """When they were handed out."""
-        self._length = sum(batch.count for _, batch in pieces)
+        self._length = sum(batch.count for _, batch, _ in pieces)
 
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[Record]:
-        for (topic, partition), batch in self.pieces:
-            yield from batch.records(topic, partition)
+        for (topic, partition), batch, retries in self.pieces:
+            yield from batch.records(topic, partition, retries, self.read_us)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -38,11 +42,11 @@ class Records(Sequence[Record]):
         place = index + self._length if index < 0 else index
         if not 0 <= place < self._length:
             raise IndexError(f"record {index} of {self._length}")
-        for (topic, partition), batch in self.pieces:
+        for (topic, partition), batch, retries in self.pieces:
             if place < batch.count:
-                return batch.record(place, topic, partition)
+                return batch.record(place, topic, partition, retries, self.read_us)
             place -= batch.count
         raise AssertionError("the pieces are as long as the whole")
 
     def __repr__(self) -> str:
-        return f"<{self._length} records of {', '.join(str(tp) for tp, _ in self.pieces)}>"
+        return f"<{self._length} records of {', '.join(str(tp) for tp, _, _ in self.pieces)}>"

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from .batch import Record
 from .exchange import PartitionView
 from .membership import GroupView
+from .record import Record
 from .topics import Topic, TopicPartition
 
 

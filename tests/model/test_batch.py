@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavetank.model.batch import NOWHERE, Batch, Record
+from wavetank.model.batch import Batch
 from wavetank.model.errors import BadValueError
+from wavetank.model.record import NOWHERE, Record
 
 HEADERS = st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=2)), max_size=2)
 

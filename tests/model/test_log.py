@@ -10,9 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from wavetank.model.batch import Batch, Record
+from wavetank.model.batch import Batch
 from wavetank.model.errors import BadValueError
 from wavetank.model.log import MemoryLog, OffsetOutOfRangeError
+from wavetank.model.record import Record
 
 TIMES = st.integers(-5, 30)
 SIZES = st.integers(0, 30)
