@@ -366,7 +366,9 @@ class Cursor:
         self._origin = self._committed
 
     def _all_columns(self) -> list[npt.NDArray[Any]]:
-        columns = [self._state, self._holder, self._deliveries, self._due_us]
+        columns: list[npt.NDArray[Any]] = [
+            self._state, self._holder, self._deliveries, self._due_us,
+        ]  # fmt: skip
         return [*columns, self._slot] if self.keyed else columns
 
     def _make_columns(self, count: int) -> None:
