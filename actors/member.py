@@ -8,9 +8,8 @@ what makes delivery exactly once as long as nothing fails.
 
 from __future__ import annotations
 
-from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
@@ -32,7 +31,6 @@ from .client import Client
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..model.batch import Batch
     from ..model.settings import ConsumerSettings
     from ..model.topics import TopicPartition
     from .ref import Ref
@@ -45,27 +43,25 @@ class Beat:
 
 @attrs.define(eq=False)
 class Share:
-    """A partition that a member owns."""
+    """A partition that a member owns, or shares with others."""
 
     partition: TopicPartition
     leader: Ref | None = None
     """Who was asked last."""
     claimed: bool = False
-    """Whether the partition's leader has granted it: only then there is a position."""
+    """Whether the partition's leader has granted it."""
     request: int = 0
-    """The claim or fetch that waits for an answer; 0 if none does."""
+    """The question that waits for an answer; 0 if none does."""
     asked_us: int = 0
-    next_fetch: int = 0
-    position: int = 0
-    """The next offset to hand out."""
     done: int = 0
-    """All before this is done with: what can be committed."""
-    committed: int = -1
-    buffer: deque[Batch] = attrs.Factory(deque)
+    """All before this is done with."""
     paused: bool = False
 
 
-class Member(Client):
+S = TypeVar("S", bound=Share)
+
+
+class Member(Client, Generic[S]):
     """The group half of a consumer."""
 
     settings: ConsumerSettings
@@ -81,7 +77,7 @@ class Member(Client):
         self.joining = 0
         """The request to join that waits for an answer; 0 if none does."""
         self.generation = -1
-        self.shares: dict[TopicPartition, Share] = {}
+        self.shares: dict[TopicPartition, S] = {}
         self.to_revoke: dict[TopicPartition, None] = {}
         self.rejoin: Protocol | None = None
         """How it is to join again as soon as its user allows."""
@@ -155,7 +151,7 @@ class Member(Client):
         self.reply(Assigned(self.member, self.generation))
         for partition in assign.partitions:
             if partition not in self.shares:
-                share = self.shares[partition] = Share(partition)
+                share = self.shares[partition] = self.make_share(partition)
                 self.advance(share)
         wanted = dict.fromkeys(assign.partitions)
         self.to_revoke = {tp: None for tp in self.shares if tp not in wanted}
@@ -283,7 +279,11 @@ class Member(Client):
         """Take note that the user is back."""
         raise NotImplementedError
 
-    def advance(self, share: Share) -> None:
+    def make_share(self, partition: TopicPartition) -> S:
+        """Begin to keep track of a partition."""
+        raise NotImplementedError
+
+    def advance(self, share: S) -> None:
         """Ask a partition's leader for what comes next: to be the owner, then for records."""
         raise NotImplementedError
 

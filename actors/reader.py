@@ -7,36 +7,42 @@ to which the user is done.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
+
+import attrs
 
 from ..model import kinds
 from ..model.errors import BadValueError
-from ..model.exchange import Claim, Claimed, Fetch, Fetched, OutOfRange, Owned, Seek, SetPaused
+from ..model.exchange import Claim, Claimed, Fetch, Fetched, OutOfRange, Owned, Seek
 from ..model.protocol import Refused
 from .actor import receives
-from .member import Member, Share
+from .member import Share
+from .waiter import Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..model.settings import ConsumerSettings
+    from ..model.batch import Batch
     from ..model.topics import TopicPartition
-    from .ref import Ref
 
 
-class Reader(Member):
+@attrs.define(eq=False)
+class Reading(Share):
+    """A partition that is read."""
+
+    next_fetch: int = 0
+    position: int = 0
+    """The next offset to hand out."""
+    committed: int = -1
+    buffer: deque[Batch] = attrs.Factory(deque)
+
+
+class Reader(Waiter[Reading]):
     """A member that reads what it owns into buffers."""
 
-    def __init__(
-        self, controller: Ref, settings: ConsumerSettings, group: str, topics: tuple[str, ...]
-    ) -> None:
-        super().__init__(controller, settings, group, topics)
-        self.questions: dict[int, Share] = {}
-        """Claims and fetches on their way."""
-        self.error: Exception | None = None
-        """What the next poll is to raise."""
+    def make_share(self, partition: TopicPartition) -> Reading:
+        return Reading(partition)
 
-    def advance(self, share: Share) -> None:
+    def advance(self, share: Reading) -> None:
         """Ask a partition's leader for what comes next: to be the owner, then for records."""
         if share.request:
             return
@@ -49,17 +55,10 @@ class Reader(Member):
         elif not share.buffer and not share.paused:
             self.ask_leader(share, self.fetch_of)
 
-    def ask_leader(self, share: Share, question: Callable[[int, Share], Claim | Fetch]) -> None:
-        assert share.leader is not None
-        request = self.next_request()
-        share.request, share.asked_us = request, self.now
-        self.questions[request] = share
-        self.send(share.leader, question(request, share))
-
-    def claim_of(self, request: int, share: Share) -> Claim:
+    def claim_of(self, request: int, share: Reading) -> Claim:
         return Claim(request, self.group, self.identity, self.generation)
 
-    def fetch_of(self, request: int, share: Share) -> Fetch:
+    def fetch_of(self, request: int, share: Reading) -> Fetch:
         settings = self.settings
         return Fetch(
             request,
@@ -71,22 +70,6 @@ class Reader(Member):
             self.identity,
             self.generation,
         )
-
-    def answered(self, request: int) -> Share | None:
-        """The share whose question this answers, if it still waits for it."""
-        share = self.questions.pop(request, None)
-        if share is None or share.request != request:
-            return None
-        share.request = 0
-        return share if self.shares.get(share.partition) is share else None
-
-    def forget_old_questions(self) -> None:
-        """Let go of what nobody waits for any more: an answer may have been lost for good."""
-        self.questions = {
-            request: share
-            for request, share in self.questions.items()
-            if share.request == request and self.shares.get(share.partition) is share
-        }
 
     @receives(Claimed)
     def on_claimed(self, claimed: Claimed) -> None:
@@ -138,21 +121,11 @@ class Reader(Member):
             self.move_to(share, self.reset_to(share.partition, out.start_offset, out.end_offset))
             self.advance(share)
 
-    def move_to(self, share: Share, offset: int) -> None:
+    def move_to(self, share: Reading, offset: int) -> None:
         share.buffer.clear()
         share.next_fetch = share.position = share.done = offset
 
     # What the outside may ask for
-
-    @receives(SetPaused)
-    def on_set_paused(self, order: SetPaused) -> None:
-        for partition in order.partitions or tuple(self.shares):
-            share = self.shares.get(partition)
-            if share is not None:
-                share.paused = order.paused
-                self.advance(share)
-        self.reply(order.partitions)
-        self.serve()
 
     @receives(Seek)
     def on_seek(self, seek: Seek) -> None:
@@ -168,20 +141,3 @@ class Reader(Member):
     @receives(Owned)
     def on_owned(self, owned: Owned) -> None:
         self.reply(tuple((s.partition, s.position) for s in self.shares.values() if s.claimed))
-
-    # Metadata
-
-    def metadata_changed(self) -> None:
-        if self.joining:
-            self.send_join()
-        for share in list(self.shares.values()):
-            self.advance(share)
-
-    def misses_something(self) -> bool:
-        if self.joined and self.coordinator() is None:
-            return True
-        return any(self.leader(partition) is None for partition in self.shares)
-
-    def serve(self) -> None:
-        """Hand out what there is, to whoever waits for it."""
-        raise NotImplementedError

@@ -1,0 +1,278 @@
+"""The serving half of a consumer: hands its user what there is, and asks leaders for more.
+
+Called, a consumer answers `Poll`; running, it hands each lot of records to a worker and takes the
+next when that is done. Where records come from and what becomes of them is for its two kinds to
+say: one reads and commits as in Kafka (actors/consumer.py), the other acquires records and
+settles each of them (actors/subscriber.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ..model import kinds
+from ..model.exchange import Poll, Polled, PollFailed, SetPaused
+from .actor import receives
+from .member import Member, S
+from .worker import Work, WorkDone, Worker, WorkFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..model.batch import Batch
+    from ..model.records import Piece
+    from ..model.settings import ConsumerSettings
+    from ..model.topics import TopicPartition
+    from .ref import Ref
+    from .timers import Timer
+    from .worker import Job
+
+
+@attrs.frozen
+class PollOver:
+    """A poll has waited long enough."""
+
+    number: int
+
+
+@attrs.frozen
+class TryAgain:
+    """The pause after a failed handler is over."""
+
+
+@attrs.define
+class WaitingPoll:
+    """A poll that found nothing yet."""
+
+    number: int
+    asker: Ref
+    max_records: int
+    timer: Timer
+
+
+class Waiter(Member[S]):
+    """A member that serves a user."""
+
+    def __init__(
+        self,
+        controller: Ref,
+        settings: ConsumerSettings,
+        group: str,
+        topics: tuple[str, ...],
+        job: Job | None = None,
+    ) -> None:
+        super().__init__(controller, settings, group, topics)
+        self.questions: dict[int, S] = {}
+        """What leaders have been asked and have not answered."""
+        self.job = job
+        self.worker: Ref | None = None
+        self.lot: tuple[Piece, ...] = ()
+        """What the worker is at."""
+        self.lots = 0
+        self.pausing = False
+        """Whether it waits a little after a failed handler."""
+        self.holding = False
+        """Whether a caller has records that it is in the middle of."""
+        self.poll: WaitingPoll | None = None
+        self.polls = 0
+        self.polled_us = 0
+        self.stuck = False
+        """Whether it left its group because its user did not come back."""
+        self.error: Exception | None = None
+        """What the next poll is to raise."""
+
+    def started(self) -> None:
+        self.polled_us = self.now
+        if self.job is not None:
+            self.worker = self.spawn(
+                Worker, f"{self.ref.name}/worker", self.job, on_failure="restart"
+            )
+        super().started()
+
+    def joins(self) -> None:
+        self.polled_us = self.now
+        self.stuck = False
+
+    # Handing out
+
+    @receives(Poll)
+    def on_poll(self, poll: Poll) -> None:
+        """Take note that the user is back, and hand out more."""
+        self.user_is_back()
+        self.polled_us = self.now
+        if self.stuck:
+            self.join()
+        self.proceed()
+        self.polls += 1
+        if self.poll is not None:
+            self.answer_poll(())
+        limit = self.settings.max_poll_records if poll.max_records is None else poll.max_records
+        timer = self.after(poll.timeout_us, PollOver(self.polls))
+        self.poll = WaitingPoll(self.polls, self.sender, limit, timer)
+        self.serve()
+
+    @receives(PollOver)
+    def on_poll_over(self, over: PollOver) -> None:
+        if self.poll is not None and self.poll.number == over.number:
+            self.answer_poll(())
+
+    def answer_poll(self, pieces: tuple[Piece, ...]) -> None:
+        assert self.poll is not None
+        poll, self.poll = self.poll, None
+        poll.timer.cancel()
+        self.polled_us = self.now
+        self.holding = bool(pieces)
+        error, self.error = self.error, None
+        self.send(poll.asker, Polled(pieces) if error is None else PollFailed(error))
+
+    def serve(self) -> None:
+        """Hand out what there is, to whoever waits for it."""
+        if self.rejoin == "eager":
+            return
+        if self.poll is not None:
+            pieces = () if self.error else self.take(self.poll.max_records)
+            if pieces or self.error:
+                self.answer_poll(pieces)
+        elif self.worker is not None and not self.lot and not self.pausing:
+            pieces = self.take(self.settings.max_poll_records)
+            if pieces:
+                self.lots += 1
+                self.lot = pieces
+                self.polled_us = self.now
+                self.send(self.worker, Work(self.lots, pieces))
+
+    def delivered(self, partition: TopicPartition, batch: Batch, retries: int = 0) -> None:
+        self.record(
+            kinds.DELIVERED,
+            topic=partition.topic,
+            partition=partition.partition,
+            group=self.group,
+            member=self.member,
+            producer=batch.producer,
+            base_offset=batch.base_offset,
+            count=batch.count,
+            bytes=batch.bytes,
+            epoch=self.generation,
+            append_time_us=batch.append_time_us,
+            detail=f"retry {retries}" if retries else None,
+        )
+
+    @receives(WorkDone)
+    def on_work_done(self, done: WorkDone) -> None:
+        if done.lot != self.lots:
+            return
+        lot, self.lot = self.lot, ()
+        self.lot_done(lot)
+        if self.stuck:
+            self.join()
+        self.proceed()
+        self.serve()
+
+    @receives(WorkFailed)
+    def on_work_failed(self, failed: WorkFailed) -> None:
+        """See to it that the lot comes again, and pause a little."""
+        if failed.lot != self.lots:
+            return
+        lot, self.lot = self.lot, ()
+        for partition, piece, _ in reversed(lot):
+            base_offset = piece.base_offset
+            self.note(kinds.HANDLER_FAILED, partition, base_offset=base_offset, detail=failed.error)
+        self.lot_failed(lot)
+        self.pausing = True
+        self.after(self.settings.retry_backoff_ms * 1_000, TryAgain())
+        self.proceed()
+
+    @receives(TryAgain)
+    def on_try_again(self, again: TryAgain) -> None:
+        self.pausing = False
+        self.serve()
+
+    def is_busy(self) -> bool:
+        return self.holding or bool(self.lot)
+
+    # Asking leaders
+
+    def ask_leader(self, share: S, question: Callable[[int, S], object]) -> None:
+        assert share.leader is not None
+        request = self.next_request()
+        share.request, share.asked_us = request, self.now
+        self.questions[request] = share
+        self.send(share.leader, question(request, share))
+
+    def answered(self, request: int) -> S | None:
+        """The share whose question this answers, if it still waits for it."""
+        share = self.questions.pop(request, None)
+        if share is None or share.request != request:
+            return None
+        share.request = 0
+        return share if self.shares.get(share.partition) is share else None
+
+    def forget_old_questions(self) -> None:
+        """Let go of what nobody waits for any more: an answer may have been lost for good."""
+        self.questions = {
+            request: share
+            for request, share in self.questions.items()
+            if share.request == request and self.shares.get(share.partition) is share
+        }
+
+    def metadata_changed(self) -> None:
+        if self.joining:
+            self.send_join()
+        for share in list(self.shares.values()):
+            self.advance(share)
+
+    def misses_something(self) -> bool:
+        if self.joined and self.coordinator() is None:
+            return True
+        return any(self.leader(partition) is None for partition in self.shares)
+
+    @receives(SetPaused)
+    def on_set_paused(self, order: SetPaused) -> None:
+        for partition in order.partitions or tuple(self.shares):
+            share = self.shares.get(partition)
+            if share is not None:
+                share.paused = order.paused
+                self.advance(share)
+        self.reply(order.partitions)
+        self.serve()
+
+    # With every heartbeat
+
+    def ask_the_late_again(self) -> None:
+        late_us = self.now - self.settings.request_timeout_ms * 1_000
+        for share in list(self.shares.values()):
+            if share.request and share.asked_us < late_us:
+                share.request = 0
+                share.leader = None
+                self.refresh()
+            self.advance(share)
+        self.forget_old_questions()
+
+    def leave_if_stuck(self) -> None:
+        """Leave the group if the user does not come back."""
+        waited_us = self.now - self.polled_us
+        idle = self.poll is not None or (self.worker is not None and not self.lot)
+        if self.joined and not idle and waited_us > self.settings.max_poll_interval_ms * 1_000:
+            self.stuck = True
+            self.record(kinds.STUCK, group=self.group, member=self.member, epoch=self.generation)
+            self.leave("did not poll within max_poll_interval_ms")
+
+    # What the two kinds do
+
+    def user_is_back(self) -> None:
+        """Take what was handed out before as what it is by now."""
+        raise NotImplementedError
+
+    def take(self, max_records: int) -> tuple[Piece, ...]:
+        """Take records out of the buffers."""
+        raise NotImplementedError
+
+    def lot_done(self, lot: tuple[Piece, ...]) -> None:
+        """Take note that the worker is done with a lot."""
+        raise NotImplementedError
+
+    def lot_failed(self, lot: tuple[Piece, ...]) -> None:
+        """See to it that a lot comes again."""
+        raise NotImplementedError
