@@ -6,10 +6,11 @@ simulation waiting is what makes virtual time pass.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pykka import Timeout
 
+from ..model.delivery import DELIVERIES, Delivery
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError, UnknownNameError
 from ..model.exchange import Fetch, Inspect, OutOfRange, PartitionView
@@ -27,12 +28,13 @@ from ..model.protocol import (
 from ..model.settings import ClusterSettings, ConsumerSettings, ProducerSettings, from_mapping
 from ..model.topics import Topic, TopicPartition
 from ..model.views import ClusterView, TopicView
-from ..strategies.assignment import resolve
+from ..strategies.assignment import EVERYONE, resolve
 from ..strategies.partitioning import partitioner as resolve_partitioner
 from .broker import Broker
 from .controller import Controller
 from .generator import Generator
-from .handles import Group, ProducerHandle, load_settings, topic_names
+from .groups import Group
+from .handles import ProducerHandle, load_settings, topic_names
 from .live import LiveSystem
 from .producer import Producer
 from .simulated import SimulatedSystem
@@ -77,6 +79,7 @@ class Cluster:
         self.settings = from_mapping(ClusterSettings, NO_DELAY, settings).settings
         self.system = engine(seed, network=network, out=out, scenario=scenario)
         self.groups: dict[str, Group] = {}
+        self._letters: ProducerHandle | None = None
         self.controller = self.system.spawn(
             Controller, "controller", self.settings, node="controller"
         )
@@ -202,24 +205,48 @@ class Cluster:
         name: str,
         topics: Sequence[str],
         *,
-        assignor: Any = "range",
+        delivery: Delivery = "exclusive",
+        acks: bool = False,
+        start: Literal["earliest", "latest", "unconsumed"] = "earliest",
+        assignor: Any = None,
         settings: Mapping[str, Any] | str | Path | None = None,
         **overrides: Any,
     ) -> Group:
-        """Make a consumer group.
+        """Make a consumer group; `settings` hold for all its consumers.
 
-        It begins with the first record it has not consumed (`auto_offset_reset="earliest"`),
-        unless the settings say "latest". `settings` hold for all its consumers.
+        Exclusive delivery is Kafka's: one owner for each partition, by an `assignor` ("range"
+        unless given), and positions that are committed; with `acks`, records are acknowledged
+        instead. The other ways always acknowledge: "key_shared", "shared" and "broadcast".
+
+        `start` says where a new group begins: with all records there are, with those that come
+        from now on ("latest"), or with the first that no other group has consumed ("unconsumed").
         """
-        given = {"auto_offset_reset": "earliest"}
+        if delivery not in DELIVERIES:
+            raise UnknownNameError("delivery", str(delivery), DELIVERIES)
+        given = {"auto_offset_reset": start}
         chosen = load_settings(ConsumerSettings, settings, overrides, given)
-        rule = chosen.partition_assignment_strategy or assignor
-        resolve(rule)
         wanted = topic_names(topics)
+        acks = acks or delivery != "exclusive"
+        if acks and chosen.auto_offset_reset == "none":
+            raise BadValueError(
+                f"group {name!r}: auto_offset_reset = 'none': expected earliest, latest or "
+                "unconsumed where records are acknowledged"
+            )
+        group = Group(self, name, wanted, chosen, delivery, acks)
+        if delivery == "exclusive":
+            rule = chosen.partition_assignment_strategy or assignor or "range"
+        elif assignor is None:
+            rule = EVERYONE
+        else:
+            group.set_assignor(assignor)
+        resolve(rule)
+        letters = chosen.dead_letter_topic
+        if letters is not None and letters not in self.metadata().topics:
+            self.create_topic(letters)
         delay_ms = self.settings.group_initial_rebalance_delay_ms
         self._order(CreateGroup(name, GroupConfig(name, wanted, rule, delay_ms)))
-        self.groups[name] = Group(self, name, wanted, chosen)
-        return self.groups[name]
+        self.groups[name] = group
+        return group
 
     # Looking
 
@@ -319,6 +346,12 @@ class Cluster:
     def _wait_for_brokers(self) -> None:
         wanted = set(self.brokers)
         self._wait_until(lambda: wanted <= set(self.metadata().brokers))
+
+    def _republisher(self) -> ProducerHandle:
+        """The producer that sends dead letters again: one for all groups."""
+        if self._letters is None:
+            self._letters = self.producer("republisher", "manual", linger_ms=0)
+        return self._letters
 
     def _spawn_client(self, kind: type, name: str, *arguments: Any) -> Ref:
         return self.system.spawn(kind, name, self.controller, *arguments, node=name)

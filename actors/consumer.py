@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from .worker import Job
 
 
+@attrs.frozen
+class TryAgain:
+    """The pause after a failed handler is over."""
+
+
 @attrs.define
 class WaitingCommit:
     """Who asked for a commit, and what is known of it."""
@@ -66,6 +71,8 @@ class Consumer(Reader):
         super().__init__(controller, settings, group, topics, job)
         self.taken: list[tuple[Reading, Batch]] = []
         """What was handed out last, and the shares it was taken from, which may be lost since."""
+        self.pausing = False
+        """Whether it waits a little after a failed handler."""
         self.commits: dict[int, tuple[Reading, int, int]] = {}
         """Commits on their way: whose, up to which offset, since when."""
         self.callers: list[WaitingCommit] = []
@@ -112,12 +119,22 @@ class Consumer(Reader):
         else:
             self.commit(self.shares)
 
-    def lot_failed(self, lot: tuple[Piece, ...]) -> None:
-        """Go back to the beginning of the lot."""
+    def lot_failed(self, lot: tuple[Piece, ...], error: str) -> None:
+        """Go back to the beginning of the lot, and hand it out again after a pause."""
+        self.pausing = True
+        self.after(self.settings.retry_backoff_ms * 1_000, TryAgain())
         for share, batch in reversed(self.taken):
             self.move_to(share, batch.base_offset)
             share.request = 0
             self.advance(share)
+
+    @receives(TryAgain)
+    def on_try_again(self, again: TryAgain) -> None:
+        self.pausing = False
+        self.serve()
+
+    def is_ready(self) -> bool:
+        return not self.pausing
 
     # Committing
 
@@ -208,15 +225,8 @@ class Consumer(Reader):
         commit = self.commits.get(fenced.request)
         self.settle_commit(fenced.request, "refused")
         share = self.answered(fenced.request) or (commit and commit[0])
-        if share is None or self.shares.get(share.partition) is not share:
-            return
-        if share.claimed:
-            self.revoke([share.partition], "fenced")
-        elif fenced.generation >= self.generation and not self.joining:
-            # The partition has seen a newer generation than the coordinator knows of.
-            self.generation = fenced.generation
-            self.revoke(list(self.shares), "fenced")
-            self.join()
+        if share is not None and self.shares.get(share.partition) is share:
+            self.fenced(share, fenced.generation)
 
     def connection_lost(self, ref: Ref) -> None:
         for share in self.shares.values():

@@ -184,6 +184,16 @@ class Member(Client, Generic[S]):
             if share is not None and share.claimed:
                 self.note(kinds.REVOKED, partition, base_offset=share.done, detail=reason)
 
+    def fenced(self, share: S, generation: int) -> None:
+        """Take note that a partition belongs to somebody else."""
+        if share.claimed:
+            self.revoke([share.partition], "fenced")
+        elif generation >= self.generation and not self.joining:
+            # The partition has seen a newer generation than the coordinator knows of.
+            self.generation = generation
+            self.revoke(list(self.shares), "fenced")
+            self.join()
+
     # Beating
 
     @receives(Beat)

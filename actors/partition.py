@@ -32,9 +32,12 @@ from ..model.exchange import (
 )
 from ..model.log import MemoryLog, OffsetOutOfRangeError
 from ..model.protocol import Drop, HandOver, Lead, Reserve, Reserved
-from .actor import Actor, receives
+from .actor import receives
+from .dispatcher import Dispatcher
+from .subscription import Subscription
 
 if TYPE_CHECKING:
+    from ..model.delivery import Terms
     from .ref import Ref
     from .timers import Timer
 
@@ -61,12 +64,14 @@ class PartitionState:
 
     log: object
     cursors: tuple[tuple[str, Cursor], ...]
+    subscriptions: tuple[tuple[str, Terms], ...]
 
 
-class Partition(Actor):
+class Partition(Dispatcher):
     """Leads one partition in one epoch."""
 
     def __init__(self, lead: Lead, broker: str) -> None:
+        super().__init__()
         self.partition = lead.partition
         self.topic, self.number = lead.partition
         self.epoch = lead.epoch
@@ -82,7 +87,12 @@ class Partition(Actor):
         self.reserved = lead.reserved
         self.asked_for = lead.reserved
         self.waiting: dict[tuple[Ref, int], tuple[Fetch, Timer]] = {}
+        self.inherited = lead.state.subscriptions if lead.state is not None else ()
         self.resigned = False
+
+    def started(self) -> None:
+        for name, terms in self.inherited:
+            self.go_on_with(Subscription(name, terms, self.cursors[name]))
 
     # Producing
 
@@ -115,6 +125,8 @@ class Partition(Actor):
             self.reply(Appended(append.request, batch.base_offset, batch.append_time_us))
         if self.waiting:
             self.answer_waiting()
+        if self.subscriptions:
+            self.records_came()
 
     @receives(Reserved)
     def on_reserved(self, granted: Reserved) -> None:
@@ -180,7 +192,12 @@ class Partition(Actor):
             epoch=claim.generation,
         )
         log = self.log
-        self.reply(Claimed(claim.request, cursor.committed, log.start_offset, log.end_offset))
+        unconsumed = self.beginning("unconsumed")
+        self.reply(
+            Claimed(
+                claim.request, cursor.committed, log.start_offset, log.end_offset, unconsumed
+            )
+        )
         # Whoever owned the partition before and waits here for records waits in vain.
         self.answer_waiting()
 
@@ -250,7 +267,8 @@ class Partition(Actor):
         Asked again, for the order or what it led to may have been lost, it does so again.
         """
         cursors = tuple((name, cursor.copy()) for name, cursor in self.cursors.items())
-        state = PartitionState(self.log.snapshot(), cursors)
+        subscriptions = tuple((sub.name, sub.terms) for sub in self.subscriptions.values())
+        state = PartitionState(self.log.snapshot(), cursors, subscriptions)
         self.send(
             order.to,
             Lead(
@@ -268,6 +286,10 @@ class Partition(Actor):
             timer.cancel()
             self.send(asker, NotLeader(request))
         self.waiting.clear()
+        for sub in self.subscriptions.values():
+            for member in sub.members.values():
+                self.send(member.ref, NotLeader(member.request))
+            sub.members.clear()
 
     @receives(Drop)
     def on_drop(self, drop: Drop) -> None:

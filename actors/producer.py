@@ -228,7 +228,7 @@ class Producer(Client):
 
     # Sending batches
 
-    def enqueue(self, partition: TopicPartition, batch: Batch, askers: tuple[Ref, ...]) -> None:
+    def enqueue(self, partition: TopicPartition, batch: Batch, askers: tuple[Ref, ...]) -> Flight:
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + batch.count
         flight = Flight(partition, batch.numbered(sequence), askers, self.now)

@@ -90,11 +90,13 @@ class Reader(Waiter[Reading]):
         """Where to begin: where the group left off, or else where the settings say."""
         if claimed.committed is not None:
             return max(claimed.committed, claimed.start_offset)
-        return self.reset_to(partition, claimed.start_offset, claimed.end_offset)
+        return self.reset_to(
+            partition, claimed.start_offset, claimed.end_offset, claimed.unconsumed
+        )
 
-    def reset_to(self, partition: TopicPartition, start: int, end: int) -> int:
+    def reset_to(self, partition: TopicPartition, start: int, end: int, unconsumed: int) -> int:
         policy = self.settings.auto_offset_reset
-        offset = start if policy == "earliest" else end
+        offset = {"earliest": start, "unconsumed": unconsumed}.get(policy, end)
         if policy == "none":
             self.error = BadValueError(
                 f"{partition} has no position of group {self.group!r} and auto_offset_reset is none"
@@ -118,7 +120,8 @@ class Reader(Waiter[Reading]):
     def on_out_of_range(self, out: OutOfRange) -> None:
         share = self.answered(out.request)
         if share is not None:
-            self.move_to(share, self.reset_to(share.partition, out.start_offset, out.end_offset))
+            start, end = out.start_offset, out.end_offset
+            self.move_to(share, self.reset_to(share.partition, start, end, unconsumed=start))
             self.advance(share)
 
     def move_to(self, share: Reading, offset: int) -> None:

@@ -37,11 +37,6 @@ class PollOver:
     number: int
 
 
-@attrs.frozen
-class TryAgain:
-    """The pause after a failed handler is over."""
-
-
 @attrs.define
 class WaitingPoll:
     """A poll that found nothing yet."""
@@ -71,8 +66,6 @@ class Waiter(Member[S]):
         self.lot: tuple[Piece, ...] = ()
         """What the worker is at."""
         self.lots = 0
-        self.pausing = False
-        """Whether it waits a little after a failed handler."""
         self.holding = False
         """Whether a caller has records that it is in the middle of."""
         self.poll: WaitingPoll | None = None
@@ -135,7 +128,7 @@ class Waiter(Member[S]):
             pieces = () if self.error else self.take(self.poll.max_records)
             if pieces or self.error:
                 self.answer_poll(pieces)
-        elif self.worker is not None and not self.lot and not self.pausing:
+        elif self.worker is not None and not self.lot and self.is_ready():
             pieces = self.take(self.settings.max_poll_records)
             if pieces:
                 self.lots += 1
@@ -172,22 +165,15 @@ class Waiter(Member[S]):
 
     @receives(WorkFailed)
     def on_work_failed(self, failed: WorkFailed) -> None:
-        """See to it that the lot comes again, and pause a little."""
+        """See to it that the lot comes again."""
         if failed.lot != self.lots:
             return
         lot, self.lot = self.lot, ()
         for partition, piece, _ in reversed(lot):
             base_offset = piece.base_offset
             self.note(kinds.HANDLER_FAILED, partition, base_offset=base_offset, detail=failed.error)
-        self.lot_failed(lot)
-        self.pausing = True
-        self.after(self.settings.retry_backoff_ms * 1_000, TryAgain())
+        self.lot_failed(lot, failed.error)
         self.proceed()
-
-    @receives(TryAgain)
-    def on_try_again(self, again: TryAgain) -> None:
-        self.pausing = False
-        self.serve()
 
     def is_busy(self) -> bool:
         return self.holding or bool(self.lot)
@@ -265,6 +251,10 @@ class Waiter(Member[S]):
         """Take what was handed out before as what it is by now."""
         raise NotImplementedError
 
+    def is_ready(self) -> bool:
+        """Whether the worker may be given more."""
+        return True
+
     def take(self, max_records: int) -> tuple[Piece, ...]:
         """Take records out of the buffers."""
         raise NotImplementedError
@@ -273,6 +263,6 @@ class Waiter(Member[S]):
         """Take note that the worker is done with a lot."""
         raise NotImplementedError
 
-    def lot_failed(self, lot: tuple[Piece, ...]) -> None:
+    def lot_failed(self, lot: tuple[Piece, ...], error: str) -> None:
         """See to it that a lot comes again."""
         raise NotImplementedError

@@ -11,25 +11,21 @@ import attrs
 
 from .batch import Batch
 from .spans import Span
+from .topics import TopicPartition
 
 Delivery: TypeAlias = Literal["exclusive", "key_shared", "shared", "broadcast"]
 """To whom a record goes: its partition's owner, its key's owner, whoever is free, or everyone."""
 
 DELIVERIES: Final[tuple[Delivery, ...]] = ("exclusive", "key_shared", "shared", "broadcast")
 
-Beginning: TypeAlias = Literal["earliest", "latest", "unconsumed"]
-"""Where a subscription begins: with all there is, with what comes from now on, or with the first
-record that no other group has consumed."""
-
-BEGINNINGS: Final[tuple[Beginning, ...]] = ("earliest", "latest", "unconsumed")
-
-
 @attrs.frozen
 class Terms:
     """What a partition has to know of a group to deliver to it."""
 
+    group: str
     delivery: Delivery
-    start: Beginning
+    start: str
+    """Where a new subscription begins: "earliest", "latest" or "unconsumed"."""
     ack_timeout_us: int
     """What is not settled for so long is delivered again."""
     max_deliveries: int
@@ -49,7 +45,8 @@ class Attach:
     """A member wants records of a partition for its group."""
 
     request: int
-    group: str
+    subscription: str
+    """Whose cursor it is: the group's, or in a broadcast the member's own."""
     member: str
     generation: int
     terms: Terms
@@ -68,7 +65,7 @@ class Attached:
 class Detach:
     """A member goes; what it has goes to others."""
 
-    group: str
+    subscription: str
     member: str
 
 
@@ -77,7 +74,7 @@ class Acquire:
     """Credit for so many records. Answered by `Acquired`, in its own time if it is to wait."""
 
     request: int
-    group: str
+    subscription: str
     member: str
     credit: int
     wait: bool
@@ -90,20 +87,33 @@ class Acquired:
 
     request: int
     pieces: tuple[tuple[Batch, int], ...]
+    in_flight: int
+    """How many records the member has now."""
 
 
 @attrs.frozen
 class Available:
-    """There are records for who had asked and found none."""
+    """There are records for who had asked and found too few."""
 
-    group: str
+    subscription: str
 
 
 @attrs.frozen
 class NotAttached:
     """The partition does not know the member: attach first."""
 
-    request: int
+    subscription: str
+    request: int = 0
+
+
+@attrs.frozen
+class Nack:
+    """Records to be delivered again."""
+
+    span: Span
+    delay_us: int | None
+    """The wait before that; None: the group's backoff."""
+    reason: str
 
 
 @attrs.frozen
@@ -111,11 +121,10 @@ class Settle:
     """What became of records."""
 
     request: int
-    group: str
+    subscription: str
     member: str
     acks: tuple[Span, ...] = ()
-    nacks: tuple[tuple[Span, int | None], ...] = ()
-    """Ranges, each with its delay in µs before the next attempt; None: the group's backoff."""
+    nacks: tuple[Nack, ...] = ()
     releases: tuple[Span, ...] = ()
 
 
@@ -125,48 +134,65 @@ class Settled:
 
     request: int
     refused: tuple[Span, ...]
+    in_flight: int
 
 
 @attrs.frozen
 class StillHere:
-    """A member is alive."""
+    """A member is alive. Answered by `StillKnown` or `NotAttached`."""
 
-    group: str
+    subscription: str
     member: str
+    active: bool
+    """Whether its user has been heard of since it said so last."""
+
+
+@attrs.frozen
+class StillKnown:
+    """The partition counts on the member."""
+
+    subscription: str
+    in_flight: int
 
 
 # What the outside tells a subscriber
+
+
+Part: TypeAlias = tuple[TopicPartition, Span]
+"""A range of records in a partition."""
 
 
 @attrs.frozen
 class Verdicts:
     """A user's word on records: done with, or to be delivered again after a delay."""
 
-    acks: tuple[tuple[str, int, int, int], ...]
-    """Ranges as (topic, partition, start, end)."""
-    nacks: tuple[tuple[str, int, int, int], ...]
-    delay_us: int | None
+    acks: tuple[Part, ...] = ()
+    nacks: tuple[Part, ...] = ()
+    delay_us: int | None = None
+    reason: str = "nacked"
 
 
 @attrs.frozen
 class VerdictsNoted:
     """The partitions know; of some records they would not hear, as others have them by now."""
 
-    refused: tuple[tuple[str, int, int, int], ...]
+    refused: tuple[Part, ...]
 
 
 @attrs.frozen
-class HotKeysOf:
-    """Asks a partition for the keys that come most often in a key-shared group."""
+class InspectKeys:
+    """Asks a partition about the keys of a key-shared group."""
 
-    group: str
-    limit: int
+    subscription: str
 
 
 @attrs.frozen
-class HotKeysFound:
-    """The keys, how often each came, and its share of all."""
+class KeysView:
+    """How a key-shared group's load is spread in a partition."""
 
-    keys: tuple[tuple[object, int, float], ...]
-    loads: tuple[tuple[str, float], ...]
-    """The load on each member's slots."""
+    hot: tuple[tuple[object, int], ...] = ()
+    """The keys that come most often, and how often they came."""
+    total: int = 0
+    """How many records came."""
+    loads: tuple[tuple[str, float], ...] = ()
+    """The recent load on each member's slots."""

@@ -71,6 +71,8 @@ class Claimed:
     """Where the group stands; None if it has never committed here."""
     start_offset: int
     end_offset: int
+    unconsumed: int
+    """The first offset that no group has consumed."""
 
 
 @attrs.frozen

@@ -165,8 +165,11 @@ class ConsumerSettings:
     """The most that one fetch brings; a first batch that is larger comes all the same."""
     max_partition_fetch_bytes: int = _whole(1_048_576)
     """The same for each partition."""
-    auto_offset_reset: Literal["earliest", "latest", "none"] = _choice("latest", _RESETS)
-    """Where to start in a partition without a committed offset; none: fail."""
+    auto_offset_reset: Literal["earliest", "latest", "unconsumed", "none"] = _choice(
+        "latest", _RESETS
+    )
+    """Where to start in a partition without a committed offset: with all there is, with what
+    comes from now on, with the first that no other group has consumed; none: fail."""
     enable_auto_commit: bool = _choice(True, _TRUTH)
     """Whether what was polled is committed without being told to."""
     auto_commit_interval_ms: int = _whole(5_000)
@@ -181,6 +184,16 @@ class ConsumerSettings:
     """How long to wait for the answer to one request."""
     metadata_max_age_ms: int = _whole(300_000, least=1)
     """How often to ask who leads what when nothing else gives reason to."""
+    max_in_flight: int = _whole(1_000, least=1)
+    """How many records a consumer that acknowledges may have that are not."""
+    ack_timeout_ms: int = _whole(30_000, least=1)
+    """What is not acknowledged for so long is delivered again."""
+    max_deliveries: int = _whole(5)
+    """So many deliveries in vain, and a record is given up; 0: never."""
+    dead_letter_topic: str | None = _text()
+    """Where what is given up goes; without one it is passed over."""
+    subscriber_ttl_ms: int = _whole(604_800_000, least=1)
+    """A subscriber, or a group without any, that is away for so long is forgotten: a week."""
     partition_assignment_strategy: str | None = _class(_ASSIGNORS)
     """The assignor's name; a file has it as a Java class, or several, of which the first counts."""
 

@@ -34,6 +34,19 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
+def minus(span: Span, parts: Iterable[Span]) -> list[Span]:
+    """What is left of a range without some of its parts, which are in order."""
+    start, end = span
+    left = []
+    for first, last in parts:
+        if start < first:
+            left.append((start, first))
+        start = max(start, last)
+    if start < end:
+        left.append((start, end))
+    return left
+
+
 def selected(mask: npt.NDArray[np.bool_], low: int) -> Places:
     """The places of what a mask selects, which begins at `low`."""
     if mask.all():

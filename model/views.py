@@ -51,7 +51,10 @@ class ClusterView:
             ],
         )
         for group in self.groups:
-            owners = {tp: member for member, share in group.members.items() for tp in share}
+            owners: dict[TopicPartition, str] = {}
+            for member, share in group.members.items():
+                for tp in share:
+                    owners[tp] = f"{owners[tp]}, {member}" if tp in owners else member
             lines += [
                 "",
                 f"group {group.name}: {group.state}, generation {group.generation}, "

@@ -168,12 +168,28 @@ ASSIGNORS: Final[Mapping[str, ChosenAssignor]] = {
 }
 
 
-def resolve(assignor: str | Assignor) -> ChosenAssignor:
-    """The assignor of a name, or a user's own function.
+def everyone(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
+    """Every partition to all who subscribe to it, for groups that share records, not partitions."""
+    shares = {
+        member.id: [
+            tp for topic in member.topics for tp in partitions_of(topic, partitions.get(topic, 0))
+        ]
+        for member in members
+    }
+    return {member: tuple(share) for member, share in shares.items()}
+
+
+EVERYONE: Final = ChosenAssignor("everyone", everyone, "cooperative", custom=False)
+
+
+def resolve(assignor: str | Assignor | ChosenAssignor) -> ChosenAssignor:
+    """The assignor of a name, or a user's own function; what is chosen already stays.
 
     A function is for eager rebalances, unless `cooperative` wraps it or it does the same by
     itself and says so in an attribute, `protocol = "cooperative"`.
     """
+    if isinstance(assignor, ChosenAssignor):
+        return assignor
     if isinstance(assignor, str):
         if assignor not in ASSIGNORS:
             raise UnknownNameError("assignor", assignor, ASSIGNORS)

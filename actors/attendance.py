@@ -1,0 +1,232 @@
+"""Who is there: the members of groups that acknowledge, as a partition knows them.
+
+A member that falls silent or lets acknowledgements time out is inactive: it gets nothing more, and
+what it had goes to others, until it is heard of again. Away for its group's time to live, it is
+forgotten, and so is a group without members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ..model import kinds
+from ..model.delivery import Attach, Attached, Detach, NotAttached, StillHere, StillKnown
+from ..model.exchange import Fenced, NotLeader
+from .actor import Actor, Ended, receives
+from .subscription import Attachment, Subscription
+
+if TYPE_CHECKING:
+    from ..model.cursor import Cursor
+    from ..model.log import MemoryLog
+    from ..model.spans import Span
+    from ..model.topics import TopicPartition
+    from .ref import Ref
+
+PATROL_US: Final = 1_000_000
+BALANCE_EVERY: Final = 5
+"""So many patrols, and the load of key-shared groups is balanced."""
+
+
+@attrs.frozen
+class Patrol:
+    """Time to see who is still there."""
+
+
+class Attendance(Actor):
+    """Keeps the members of a partition's groups."""
+
+    partition: TopicPartition
+    topic: str
+    number: int
+    log: MemoryLog
+    cursors: dict[str, Cursor]
+    resigned: bool
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[str, Subscription] = {}
+        self.watched: dict[Ref, None] = {}
+        self.patrols = 0
+
+    # Attaching
+
+    @receives(Attach)
+    def on_attach(self, attach: Attach) -> None:
+        if self.resigned:
+            self.reply(NotLeader(attach.request))
+            return
+        sub = self.subscriptions.get(attach.subscription)
+        if sub is None:
+            sub = self.subscribe(attach)
+        sub.terms = attach.terms
+        if attach.terms.delivery == "exclusive" and not self.take_over(sub, attach):
+            self.reply(Fenced(attach.request, sub.cursor.generation))
+            return
+        known = sub.members.get(attach.member)
+        if known is None or known.ref is not self.sender:
+            if known is not None:
+                self.give_back(sub, attach.member, "came back as another")
+            sub.members[attach.member] = known = Attachment(self.sender, self.now)
+            sub.share_slots()
+            self.note(sub, kinds.CLAIMED, attach.member, epoch=attach.generation)
+        if self.sender not in self.watched:
+            self.watched[self.sender] = None
+            self.watch(self.sender)
+        self.heard(sub, known, active=True)
+        assert sub.cursor.committed is not None
+        self.reply(Attached(attach.request, sub.cursor.committed))
+
+    def subscribe(self, attach: Attach) -> Subscription:
+        """Make a group known here; it begins where it wishes to."""
+        sub = Subscription(attach.subscription, attach.terms)
+        sub.cursor.begin(self.beginning(attach.terms.start))
+        self.look_after(sub)
+        return sub
+
+    def look_after(self, sub: Subscription) -> None:
+        self.subscriptions[sub.name] = sub
+        self.cursors[sub.name] = sub.cursor
+        sub.seen_us = self.now
+        if not self.patrols:
+            self.every(PATROL_US, Patrol())
+            self.patrols = 1
+
+    def go_on_with(self, sub: Subscription) -> None:
+        """Continue as a former leader left off; its members will come."""
+        self.look_after(sub)
+        sub.cursor.condemn_again()
+        self.bury(sub, "delivered too often")
+        self.set_timer(sub)
+
+    def beginning(self, start: str) -> int:
+        """Find the offset with which a new group begins."""
+        log = self.log
+        if start == "latest":
+            return log.end_offset
+        if start == "earliest":
+            return log.start_offset
+        others = [c.committed for c in self.cursors.values() if c.committed is not None]
+        return max([log.start_offset, *others])
+
+    def take_over(self, sub: Subscription, attach: Attach) -> bool:
+        """Make a member the partition's only owner, unless a newer generation has another."""
+        if not sub.cursor.claim(attach.member, attach.generation):
+            return False
+        for other in [name for name in sub.members if name != attach.member]:
+            self.remove(sub, other, "the partition has another owner")
+        return True
+
+    @receives(Detach)
+    def on_detach(self, detach: Detach) -> None:
+        sub = self.subscriptions.get(detach.subscription)
+        if sub is not None and not self.resigned and detach.member in sub.members:
+            self.remove(sub, detach.member, "detached")
+            self.dispatch(sub)
+
+    # Coming and going
+
+    @receives(StillHere)
+    def on_still_here(self, here: StillHere) -> None:
+        sub, member = self.attachment(here.subscription, here.member)
+        if sub is None or member is None or self.resigned:
+            self.reply(NotAttached(here.subscription))
+            return
+        if self.heard(sub, member, active=here.active):
+            self.dispatch(sub)
+        self.reply(StillKnown(sub.name, sub.cursor.in_flight.get(here.member, 0)))
+
+    def heard(self, sub: Subscription, member: Attachment, *, active: bool) -> bool:
+        """Take note of a sign of life; whether it brings the member back."""
+        member.heard_us = sub.seen_us = self.now
+        back = active and not member.active
+        member.active = member.active or active
+        if back or len(sub.slots.members) != len(sub.members):
+            sub.share_slots()
+        return back
+
+    @receives(Ended)
+    def on_ended(self, ended: Ended) -> None:
+        self.watched.pop(ended.ref, None)
+        for sub in self.subscriptions.values():
+            for name in [n for n, member in sub.members.items() if member.ref is ended.ref]:
+                self.remove(sub, name, ended.reason)
+            self.dispatch(sub, news=True)
+
+    @receives(Patrol)
+    def on_patrol(self, patrol: Patrol) -> None:
+        if self.resigned:
+            return
+        self.patrols += 1
+        for sub in list(self.subscriptions.values()):
+            for name, member in list(sub.members.items()):
+                silent_us = self.now - member.heard_us
+                if silent_us > sub.terms.ttl_us:
+                    self.remove(sub, name, "away for its time to live")
+                elif silent_us > sub.terms.session_timeout_us and member.active:
+                    self.deactivate(sub, name, "silent")
+            if not sub.members and self.now - sub.seen_us > sub.terms.ttl_us:
+                del self.subscriptions[sub.name], self.cursors[sub.name]
+                self.note(sub, kinds.SUBSCRIPTION_REMOVED, None, detail=sub.name)
+                continue
+            if sub.keyed and self.patrols % BALANCE_EVERY == 0:
+                self.balance(sub)
+            self.dispatch(sub, news=True)
+
+    def balance(self, sub: Subscription) -> None:
+        moved = sub.slots.balance()
+        if moved:
+            self.note(sub, kinds.SLOTS_MOVED, None, count=moved)
+
+    def deactivate(self, sub: Subscription, name: str, reason: str) -> None:
+        """Give a member nothing more until it is heard of again; others get what it has."""
+        if sub.members[name].active:
+            sub.members[name].active = False
+            self.note(sub, kinds.SUBSCRIBER_INACTIVE, name, detail=reason)
+        self.give_back(sub, name, reason)
+        sub.share_slots()
+
+    def remove(self, sub: Subscription, name: str, reason: str) -> None:
+        del sub.members[name]
+        self.note(sub, kinds.SUBSCRIBER_REMOVED, name, detail=reason)
+        self.give_back(sub, name, reason)
+        sub.share_slots()
+
+    def give_back(self, sub: Subscription, name: str, reason: str) -> None:
+        """Let others have what a member has not settled."""
+        sub.cursor.lose(name, self.now)
+        self.bury(sub, f"its consumer is gone: {reason}")
+
+    # Events
+
+    def note_all(
+        self, sub: Subscription, kind: str, member: str | None, run: Span, detail: str | None = None
+    ) -> None:
+        """Record what happened to records, an event for each part of an appended batch."""
+        for base_offset, count, size, append_time_us in self.log.ranges(*run):
+            self.note(
+                sub, kind, member, base_offset=base_offset, count=count, bytes=size,
+                append_time_us=append_time_us, detail=detail,
+            )  # fmt: skip
+
+    def note(
+        self, sub: Subscription, kind: str, member: str | None, **fields: str | int | None
+    ) -> None:
+        self.record(
+            kind, topic=self.topic, partition=self.number, group=sub.terms.group, member=member,
+            **fields,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    # What the delivering half does
+
+    def dispatch(self, sub: Subscription, *, news: bool = False) -> None:
+        """Give out what can be given out."""
+        raise NotImplementedError
+
+    def bury(self, sub: Subscription, reason: str) -> None:
+        """See to what has been delivered too often."""
+        raise NotImplementedError
+
+    def set_timer(self, sub: Subscription) -> None:
+        """Be woken when something in the group's cursor is due."""
+        raise NotImplementedError

@@ -1,0 +1,269 @@
+"""A consumer that acknowledges: acquires records from partitions, and settles each of them.
+
+Credit. A running subscriber has at most `max_in_flight` unsettled records. Divided by its
+partitions that is a quota, which it leaves with each of them: what is appended comes at once. With
+fewer than one for each, or called, it asks only for what it can use now, partitions in turn that
+may have some; one that has too little says so when that changes.
+
+How many records it has in flight a partition knows best, as some may have timed out, and says with
+every answer. What has waited in a buffer beyond its acknowledgement timeout belongs to others by
+then and is not handed out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..model import kinds
+from ..model.delivery import (
+    Acquire,
+    Acquired,
+    Attach,
+    Attached,
+    Available,
+    Nack,
+    NotAttached,
+    StillHere,
+    StillKnown,
+)
+from ..model.exchange import Fenced, NotLeader, Owned, SetPaused
+from .actor import receives
+from .settler import Lane, Settler, span_of
+
+if TYPE_CHECKING:
+    from ..model.records import Piece
+    from .ref import Ref
+
+
+class Subscriber(Settler):
+    """A member of a group that acknowledges record by record."""
+
+    turn = 0
+
+    # Attaching
+
+    def advance(self, share: Lane) -> None:
+        """Attach to a partition, or give it credit."""
+        leader = self.leader(share.partition)
+        if leader is None:
+            self.refresh()
+        elif not share.claimed or share.leader is not leader:
+            if not share.request or share.leader is not leader:
+                share.leader = leader
+                share.credit = 0
+                self.ask_leader(share, self.attach_of)
+        else:
+            self.settle(share)
+            self.give_credit()
+
+    def attach_of(self, request: int, lane: Lane) -> Attach:
+        return Attach(request, self.subscription, self.me, self.generation, self.terms)
+
+    @receives(Attached)
+    def on_attached(self, attached: Attached) -> None:
+        lane = self.answered(attached.request)
+        if lane is None:
+            return
+        lane.ready = True
+        if not lane.claimed:
+            lane.claimed = True
+            lane.done = attached.position
+            self.note(kinds.ASSIGNED, lane.partition, base_offset=attached.position)
+        if lane.settling is not None:
+            self.tell(lane, lane.settling)
+        self.advance(lane)
+
+    # Credit
+
+    def give_credit(self) -> None:
+        """Ask for records, as far as there is use for them."""
+        lanes = [lane for lane in self.shares.values() if lane.claimed and not lane.paused]
+        if not lanes:
+            return
+        limit = self.settings.max_in_flight
+        if self.worker is not None and limit >= len(lanes):
+            quota = limit // len(lanes)
+            for lane in lanes:
+                if not lane.request and lane.in_flight < quota:
+                    self.acquire(lane, quota - lane.in_flight, wait=True)
+            return
+        room = limit - sum(lane.in_flight + lane.credit for lane in self.shares.values())
+        if self.worker is None:
+            asked_for = sum(lane.buffered + lane.credit for lane in lanes)
+            room = min(room, self.poll.max_records - asked_for if self.poll is not None else 0)
+        idle = [lane for lane in lanes if lane.ready and not lane.request]
+        self.turn += 1
+        for index in range(min(room, len(idle))):
+            lane = idle[(self.turn + index) % len(idle)]
+            # The first ones get one more each if it does not come out even.
+            share = (room - index + len(idle) - 1) // len(idle) if room > len(idle) else 1
+            self.acquire(lane, share, wait=False)
+
+    def acquire(self, lane: Lane, credit: int, *, wait: bool) -> None:
+        lane.credit = credit
+        self.ask_leader(
+            lane,
+            lambda request, _: Acquire(request, self.subscription, self.me, credit, wait),
+        )
+
+    @receives(Acquired)
+    def on_acquired(self, acquired: Acquired) -> None:
+        lane = self.answered(acquired.request)
+        if lane is None:
+            self.hand_back(acquired)
+            return
+        given = sum(batch.count for batch, _ in acquired.pieces)
+        lane.ready = given >= lane.credit > 0
+        lane.credit = 0
+        lane.in_flight = acquired.in_flight
+        until_us = self.now + self.terms.ack_timeout_us
+        lane.buffer.extend((batch, retries, until_us) for batch, retries in acquired.pieces)
+        lane.buffered += given
+        if lane.paused:
+            self.empty(lane)
+        self.serve()
+        self.advance(lane)
+
+    def hand_back(self, acquired: Acquired) -> None:
+        """Let others have what comes for a question that was given up."""
+        spans = tuple(span_of(batch) for batch, _ in acquired.pieces)
+        for lane in self.shares.values():
+            if spans and lane.leader is self.sender:
+                lane.releases += spans
+                self.settle(lane)
+
+    @receives(Available)
+    def on_available(self, available: Available) -> None:
+        for lane in self.shares.values():
+            if lane.leader is self.sender:
+                lane.ready = True
+        self.give_credit()
+
+    # Handing out
+
+    def user_is_back(self) -> None:
+        self.shown_up = True
+
+    def take(self, max_records: int) -> tuple[Piece, ...]:
+        """Take records out of the buffers, beginning with another partition each time.
+
+        A worker gets those that came in vain before one by one: if one of a lot is beyond help,
+        the others must not fail with it again.
+        """
+        pieces: list[Piece] = []
+        lanes = [lane for lane in self.shares.values() if lane.buffer and not lane.paused]
+        self.turn += 1
+        for index in range(len(lanes)):
+            lane = lanes[(self.turn + index) % len(lanes)]
+            while lane.buffer and max_records and lane.partition not in self.to_revoke:
+                batch, retries, until_us = lane.buffer[0]
+                if until_us <= self.now:
+                    self.pop(lane, batch.count)
+                    continue
+                alone = retries > 0 and self.worker is not None
+                if alone and pieces:
+                    return tuple(pieces)
+                batch = batch[: 1 if alone else max_records]
+                self.pop(lane, batch.count)
+                max_records = 0 if alone else max_records - batch.count
+                pieces.append((lane.partition, batch, retries))
+                self.delivered(lane.partition, batch, retries)
+        if self.worker is None:
+            self.give_credit()
+        return tuple(pieces)
+
+    def pop(self, lane: Lane, count: int) -> None:
+        batch, retries, until_us = lane.buffer.popleft()
+        lane.buffered -= count
+        if count < batch.count:
+            lane.buffer.appendleft((batch[count:], retries, until_us))
+
+    def lot_done(self, lot: tuple[Piece, ...]) -> None:
+        self.shown_up = True
+        for partition, batch, _ in lot:
+            lane = self.shares.get(partition)
+            if lane is not None:
+                lane.acks.append(span_of(batch))
+        self.settle_all()
+
+    def lot_failed(self, lot: tuple[Piece, ...], error: str) -> None:
+        self.shown_up = True
+        for partition, batch, _ in lot:
+            lane = self.shares.get(partition)
+            if lane is not None:
+                self.reject(lane, Nack(span_of(batch), None, error))
+        self.settle_all()
+        self.serve()
+
+    def is_busy(self) -> bool:
+        return bool(self.lot)
+
+    # Pausing and looking
+
+    @receives(SetPaused)
+    def on_set_paused(self, order: SetPaused) -> None:
+        """Pausing hands back what is buffered and takes back credit: others may want it."""
+        if order.paused:
+            for partition in order.partitions or tuple(self.shares):
+                lane = self.shares.get(partition)
+                if lane is not None and lane.claimed and lane.leader is not None:
+                    self.empty(lane)
+                    self.acquire(lane, 0, wait=False)
+        super().on_set_paused(order)
+
+    @receives(Owned)
+    def on_owned(self, owned: Owned) -> None:
+        self.reply(tuple((lane.partition, lane.done) for lane in self.shares.values()))
+
+    # When things go wrong
+
+    @receives(NotLeader)
+    def on_not_leader(self, refused: NotLeader) -> None:
+        lane = self.answered(refused.request)
+        for each in self.shares.values() if lane is None else [lane]:
+            if each is lane or each.leader is self.sender:
+                each.credit = 0
+                each.request = 0
+        self.leaders.clear()
+        self.refresh()
+
+    @receives(NotAttached)
+    def on_not_attached(self, unknown: NotAttached) -> None:
+        for lane in self.shares.values():
+            if lane.leader is self.sender:
+                lane.claimed = False
+                lane.request = lane.credit = 0
+                self.advance(lane)
+
+    @receives(Fenced)
+    def on_fenced(self, fenced: Fenced) -> None:
+        lane = self.answered(fenced.request)
+        if lane is not None:
+            self.fenced(lane, fenced.generation)
+
+    def connection_lost(self, ref: Ref) -> None:
+        for lane in self.shares.values():
+            if lane.leader is ref:
+                lane.request = lane.credit = 0
+                lane.leader = None
+
+    def beat_more(self) -> None:
+        """Be heard of everywhere, and see to what was not answered."""
+        late_us = self.now - self.settings.request_timeout_ms * 1_000
+        for lane in self.shares.values():
+            lane.ready = True
+            if lane.claimed and lane.leader is not None:
+                active = self.shown_up or not lane.in_flight
+                self.send(lane.leader, StillHere(self.subscription, self.me, active))
+                if lane.settling is not None and lane.told_us < late_us:
+                    self.tell(lane, lane.settling)
+        self.shown_up = self.poll is not None
+        self.ask_the_late_again()
+        self.leave_if_stuck()
+
+    @receives(StillKnown)
+    def on_still_known(self, known: StillKnown) -> None:
+        for lane in self.shares.values():
+            if lane.leader is self.sender and lane.settling is None:
+                lane.in_flight = known.in_flight
+        self.give_credit()

@@ -1,0 +1,142 @@
+"""What a partition keeps for one group that acknowledges: its cursor, its members, its slots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+
+from ..model.cursor import Cursor
+from ..model.delivery import KeysView, Terms
+from ..strategies.dispatch import Portions, by_key, in_order, in_turn
+from ..strategies.routing import Owners, reassign, rebalance, share_slots
+from ..strategies.slots import HotKeys, SlotLoad, slots_of
+
+if TYPE_CHECKING:
+    from ..model.batch import Batch
+    from .ref import Ref
+    from .timers import Timer
+
+LOOK_AHEAD: Final = 10_000
+"""How many records may be skipped, because their keys' owners have no credit, to find some for
+others. Who takes nothing holds up the rest once it has so many to come."""
+
+FADING: Final = 0.5
+"""What is left of the observed load of a slot when the load is balanced the next time."""
+
+HOT: Final = 20
+
+
+@attrs.define(eq=False)
+class Attachment:
+    """A member of a group, as a partition knows it."""
+
+    ref: Ref
+    heard_us: int
+    active: bool = True
+    """Whether it is given records: not while it is silent, or lets acknowledgements time out."""
+    request: int = 0
+    """The newest question about credit; an older one is a copy, or came late."""
+    credit: int = 0
+    waits: bool = False
+    hungry: bool = False
+    """Whether it wants to hear of new records."""
+    settled: tuple[int, Any] = (0, None)
+    """The newest settlement and its answer, which may have been lost."""
+
+
+class Slots:
+    """Who owns which keys of a key-shared group in a partition."""
+
+    def __init__(self) -> None:
+        self.members: list[str] = []
+        self.owners: Owners = np.zeros(0, np.int16)
+        self.load = SlotLoad()
+        self.hot = HotKeys()
+
+    def belong_to(self, members: list[str]) -> None:
+        """Share the slots among these; all that can stays where it is."""
+        if members and not len(self.owners):
+            self.owners = share_slots(members)
+        elif members and members != self.members:
+            loads = self.load.loads if self.load.loads.any() else None
+            self.owners = reassign(self.owners, self.members, members, loads)
+        if members:
+            self.members = members
+
+    def balance(self) -> int:
+        """Move slots from those with too much load; how many moved."""
+        moved = 0
+        if len(self.members) > 1 and self.load.loads.any():
+            owners = rebalance(self.owners, len(self.members), self.load.loads)
+            moved = int((owners != self.owners).sum())
+            self.owners = owners
+        self.load.decay(FADING)
+        return moved
+
+    def view(self) -> KeysView:
+        """What `Group.keys` shows."""
+        hot = tuple((key, count) for key, count, _ in self.hot.top(HOT))
+        loads = np.bincount(self.owners, self.load.loads, len(self.members)).tolist()
+        return KeysView(hot, self.hot.total, tuple(zip(self.members, loads, strict=True)))
+
+
+class Subscription:
+    """A group, or in a broadcast one of its members, in a partition."""
+
+    def __init__(self, name: str, terms: Terms, cursor: Cursor | None = None) -> None:
+        self.name = name
+        self.terms = terms
+        self.keyed = terms.delivery == "key_shared"
+        self.cursor = cursor or Cursor(terms.max_deliveries, keyed=self.keyed)
+        self.members: dict[str, Attachment] = {}
+        self.slots = Slots()
+        self.turn = 0
+        self.seen_us = 0
+        """When it last had an active member."""
+        self.timer: Timer | None = None
+        self.timer_us = 0
+
+    def wish(self) -> int:
+        """How many records its members would take."""
+        return sum(member.credit for member in self.members.values() if member.active)
+
+    def wants_more(self) -> int:
+        """How many more records the cursor should look at."""
+        wish = self.wish()
+        if self.keyed and wish:
+            return max(0, LOOK_AHEAD - self.cursor.available)
+        return max(0, wish - self.cursor.available)
+
+    def take_in(self, batch: Batch) -> None:
+        """Let the cursor look at a batch; what compaction has left out before it is done."""
+        cursor, end = self.cursor, batch.base_offset + batch.count
+        if cursor.next < batch.base_offset:
+            cursor.drop(cursor.next, batch.base_offset)
+        if not self.keyed:
+            cursor.look_at(end)
+            return
+        slots = slots_of(batch.keys, batch.count, batch.base_offset)
+        self.slots.load.add(slots)
+        self.slots.hot.add(batch.keys, batch.count)
+        cursor.look_at(end, slots)
+
+    def route(self) -> Portions:
+        """Say who gets what of the available records."""
+        names = [name for name, member in self.members.items() if member.active and member.credit]
+        if not names:
+            return []
+        first = self.turn % len(names)
+        self.turn += 1
+        credits = {name: self.members[name].credit for name in names[first:] + names[:first]}
+        if self.keyed:
+            return by_key(self.cursor, credits, self.slots.owners, self.slots.members)
+        if self.terms.delivery == "shared":
+            return in_turn(self.cursor, credits)
+        return in_order(self.cursor, credits)
+
+    def share_slots(self) -> None:
+        """Let the active members own the slots."""
+        if self.keyed:
+            self.slots.belong_to(sorted(name for name, m in self.members.items() if m.active))
