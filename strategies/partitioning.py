@@ -132,7 +132,7 @@ def next_sticky(partitions: int, previous: int | None, random: Random) -> int:
 
 def partition_of(key: int | str | bytes, partitions: int) -> int:
     """Where a Kafka producer puts this key."""
-    return (murmur2(_key_bytes(key)) & _POSITIVE) % partitions
+    return (murmur2(key_bytes(key)) & _POSITIVE) % partitions
 
 
 def partition_all(
@@ -149,7 +149,7 @@ def partition_all(
         largest = int(keys.max())
         if keys.min() >= 0 and largest < _TABLE_END:
             return _to_partitions(_number_hashes(len(str(largest)))[keys], partitions)
-    hashes = np.fromiter(map(murmur2, map(_key_bytes, keys)), np.uint32, len(keys))
+    hashes = np.fromiter(map(murmur2, map(key_bytes, keys)), np.uint32, len(keys))
     return _to_partitions(hashes, partitions)
 
 
@@ -209,7 +209,8 @@ def _number_hashes(digits: int) -> NDArray[np.uint32]:
     return hashes
 
 
-def _key_bytes(key: object) -> bytes:
+def key_bytes(key: object) -> bytes:
+    """What is hashed of a key: text as UTF-8, a number as its decimal text."""
     if isinstance(key, bytes):
         return key
     if isinstance(key, str):
