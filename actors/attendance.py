@@ -126,6 +126,10 @@ class Attendance(Actor):
 
     # Coming and going
 
+    def attachment(self, name: str, member: str) -> tuple[Subscription | None, Attachment | None]:
+        sub = self.subscriptions.get(name)
+        return sub, sub.members.get(member) if sub is not None else None
+
     @receives(StillHere)
     def on_still_here(self, here: StillHere) -> None:
         sub, member = self.attachment(here.subscription, here.member)

@@ -61,7 +61,8 @@ class Burier(Producer):
     def __init__(self, controller: Ref) -> None:
         super().__init__(controller, ProducerSettings(linger_ms=0), partitioner("sticky"))
         self.waiting: list[tuple[Bury, Ref]] = []
-        self.burials: dict[Flight, tuple[Bury, Ref]] = {}
+        self.burials: dict[tuple[TopicPartition, int], tuple[Bury, Ref]] = {}
+        """What is on its way, by partition and sequence number."""
 
     @receives(Bury)
     def on_bury(self, bury: Bury) -> None:
@@ -75,12 +76,12 @@ class Burier(Producer):
             self.waiting.append((bury, asker))
             self.refresh()
             return
-        number = bury.partition.partition % topic.partitions
-        flight = self.enqueue(TopicPartition(name, number), letter(bury), (asker,))
-        self.burials[flight] = (bury, asker)
+        target = TopicPartition(name, bury.partition.partition % topic.partitions)
+        self.burials[target, self.sequences.get(target, 0)] = (bury, asker)
+        self.enqueue(target, letter(bury, self.ref.name), (asker,))
 
     def confirm(self, flight: Flight, base_offset: int, append_time_us: int) -> None:
-        bury, asker = self.burials.pop(flight)
+        bury, asker = self.burials.pop((flight.partition, flight.batch.sequence))
         start = bury.batch.base_offset
         span = (start, start + bury.batch.count)
         self.send(asker, Buried(bury.subscription, span, bury.reason))
@@ -88,7 +89,7 @@ class Burier(Producer):
     def give_up(self, flight: Flight, reason: str) -> None:
         """Begin anew: there is nobody else to see to it."""
         super().give_up(flight, reason)
-        self.start(*self.burials.pop(flight))
+        self.start(*self.burials.pop((flight.partition, flight.batch.sequence)))
 
     def metadata_changed(self) -> None:
         super().metadata_changed()
@@ -100,7 +101,7 @@ class Burier(Producer):
         return bool(self.waiting) or super().misses_something()
 
 
-def letter(bury: Bury) -> Batch:
+def letter(bury: Bury, producer: str) -> Batch:
     """The records as dead letters: themselves, and in their headers whence and why they came."""
     batch = bury.batch
     headers: list[tuple[tuple[str, Any], ...]] = []
@@ -111,7 +112,7 @@ def letter(bury: Bury) -> Batch:
         }  # fmt: skip
         headers.append((*record.headers, *known.items()))
     return Batch(
-        "", 0, batch.count, keys=batch.keys, values=batch.values, headers=headers,
+        producer, 0, batch.count, keys=batch.keys, values=batch.values, headers=headers,
         timestamps_us=batch.timestamps_us, sizes=batch.sizes,
     )  # fmt: skip
 

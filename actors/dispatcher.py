@@ -28,7 +28,7 @@ from ..strategies.retry import backoff_us
 from .actor import receives
 from .attendance import Attendance
 from .burial import Buried, Burier, Bury
-from .subscription import Attachment, Subscription
+from .subscription import Subscription
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,10 +72,6 @@ class Dispatcher(Attendance):
             self.dispatch(sub)
             if (member.credit and not member.waits) or not acquire.credit:
                 self.deliver(sub, acquire.member, ())
-
-    def attachment(self, name: str, member: str) -> tuple[Subscription | None, Attachment | None]:
-        sub = self.subscriptions.get(name)
-        return sub, sub.members.get(member) if sub is not None else None
 
     def dispatch(self, sub: Subscription, *, news: bool = False) -> None:
         """Give out what can be given out; with news, tell those who want to hear of them."""

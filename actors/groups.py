@@ -371,7 +371,8 @@ def _parts(records: Record | Iterable[Record]) -> tuple[Part, ...]:
             span = (batch.base_offset, batch.base_offset + batch.count)
             spans.setdefault(partition, []).append(span)
     else:
-        for record in [records] if isinstance(records, Record) else records:
+        several: Iterable[Record] = (records,) if isinstance(records, Record) else records
+        for record in several:
             partition = TopicPartition(record.topic, record.partition)
             spans.setdefault(partition, []).append((record.offset, record.offset + 1))
     return tuple((tp, span) for tp, parts in spans.items() for span in merged(parts))

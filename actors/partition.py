@@ -194,9 +194,7 @@ class Partition(Dispatcher):
         log = self.log
         unconsumed = self.beginning("unconsumed")
         self.reply(
-            Claimed(
-                claim.request, cursor.committed, log.start_offset, log.end_offset, unconsumed
-            )
+            Claimed(claim.request, cursor.committed, log.start_offset, log.end_offset, unconsumed)
         )
         # Whoever owned the partition before and waits here for records waits in vain.
         self.answer_waiting()

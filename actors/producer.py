@@ -228,7 +228,7 @@ class Producer(Client):
 
     # Sending batches
 
-    def enqueue(self, partition: TopicPartition, batch: Batch, askers: tuple[Ref, ...]) -> Flight:
+    def enqueue(self, partition: TopicPartition, batch: Batch, askers: tuple[Ref, ...]) -> None:
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + batch.count
         flight = Flight(partition, batch.numbered(sequence), askers, self.now)

@@ -119,7 +119,7 @@ class Subscriber(Settler):
         until_us = self.now + self.terms.ack_timeout_us
         lane.buffer.extend((batch, retries, until_us) for batch, retries in acquired.pieces)
         lane.buffered += given
-        if lane.paused:
+        if lane.paused or (self.worker is None and self.poll is None):
             self.empty(lane)
         self.serve()
         self.advance(lane)
@@ -143,6 +143,15 @@ class Subscriber(Settler):
 
     def user_is_back(self) -> None:
         self.shown_up = True
+
+    def serve(self) -> None:
+        super().serve()
+        if self.poll is not None:
+            self.give_credit()
+
+    def is_ready(self) -> bool:
+        """A caller gets what all partitions that were asked have, not that of the first alone."""
+        return self.worker is not None or not any(lane.credit for lane in self.shares.values())
 
     def take(self, max_records: int) -> tuple[Piece, ...]:
         """Take records out of the buffers, beginning with another partition each time.
@@ -168,8 +177,6 @@ class Subscriber(Settler):
                 max_records = 0 if alone else max_records - batch.count
                 pieces.append((lane.partition, batch, retries))
                 self.delivered(lane.partition, batch, retries)
-        if self.worker is None:
-            self.give_credit()
         return tuple(pieces)
 
     def pop(self, lane: Lane, count: int) -> None:

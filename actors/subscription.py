@@ -25,6 +25,9 @@ others. Who takes nothing holds up the rest once it has so many to come."""
 FADING: Final = 0.5
 """What is left of the observed load of a slot when the load is balanced the next time."""
 
+TELLING: Final = 1_000
+"""Fewer records of late say nothing about how keys are spread."""
+
 HOT: Final = 20
 
 
@@ -68,7 +71,7 @@ class Slots:
     def balance(self) -> int:
         """Move slots from those with too much load; how many moved."""
         moved = 0
-        if len(self.members) > 1 and self.load.loads.any():
+        if len(self.members) > 1 and self.load.loads.sum() >= TELLING:
             owners = rebalance(self.owners, len(self.members), self.load.loads)
             moved = int((owners != self.owners).sum())
             self.owners = owners

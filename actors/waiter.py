@@ -109,7 +109,8 @@ class Waiter(Member[S]):
     @receives(PollOver)
     def on_poll_over(self, over: PollOver) -> None:
         if self.poll is not None and self.poll.number == over.number:
-            self.answer_poll(())
+            late = self.rejoin == "eager" or self.error is not None
+            self.answer_poll(() if late else self.take(self.poll.max_records))
 
     def answer_poll(self, pieces: tuple[Piece, ...]) -> None:
         assert self.poll is not None
@@ -124,11 +125,13 @@ class Waiter(Member[S]):
         """Hand out what there is, to whoever waits for it."""
         if self.rejoin == "eager":
             return
+        if not self.is_ready():
+            return
         if self.poll is not None:
             pieces = () if self.error else self.take(self.poll.max_records)
             if pieces or self.error:
                 self.answer_poll(pieces)
-        elif self.worker is not None and not self.lot and self.is_ready():
+        elif self.worker is not None and not self.lot:
             pieces = self.take(self.settings.max_poll_records)
             if pieces:
                 self.lots += 1
@@ -252,7 +255,7 @@ class Waiter(Member[S]):
         raise NotImplementedError
 
     def is_ready(self) -> bool:
-        """Whether the worker may be given more."""
+        """Whether the user may be given records now."""
         return True
 
     def take(self, max_records: int) -> tuple[Piece, ...]:

@@ -18,6 +18,7 @@ Delivery: TypeAlias = Literal["exclusive", "key_shared", "shared", "broadcast"]
 
 DELIVERIES: Final[tuple[Delivery, ...]] = ("exclusive", "key_shared", "shared", "broadcast")
 
+
 @attrs.frozen
 class Terms:
     """What a partition has to know of a group to deliver to it."""

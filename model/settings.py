@@ -19,7 +19,7 @@ from .errors import BadValueError, UnknownNameError, WavetankError
 _INT_MAX: Final = 2**31 - 1
 _TRUTH: Final = {"true": True, "false": False}
 _ACKS: Final = {"0": 0, "1": 1, "all": "all", "-1": "all"}
-_RESETS: Final = {name: name for name in ("earliest", "latest", "none")}
+_RESETS: Final = {name: name for name in ("earliest", "latest", "unconsumed", "none")}
 _ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",

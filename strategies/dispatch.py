@@ -29,10 +29,10 @@ def in_turn(cursor: Cursor, credits: Mapping[str, int]) -> Portions:
     for index, member in enumerate(members):
         if not len(offsets):
             break
-        left = len(members) - index
-        part = min(credits[member], -(-len(offsets) // left))
-        portions.append((member, offsets[:part]))
-        offsets = offsets[part:]
+        fair = -(-len(offsets) // (len(members) - index))
+        count = min(credits[member], fair)
+        portions.append((member, offsets[:count]))
+        offsets = offsets[count:]
     # What those with little credit could not take.
     for index, (member, part) in enumerate(portions):
         more = offsets[: credits[member] - len(part)]

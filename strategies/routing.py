@@ -18,8 +18,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.cursor import SLOTS
 from ..model.errors import BadValueError
-from .slots import SLOTS, Loads
+from .slots import Loads
 
 Owners: TypeAlias = NDArray[np.int16]
 """For each slot, the index of the member that owns it."""

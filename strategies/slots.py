@@ -16,10 +16,9 @@ import mmh3
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.cursor import SLOTS
 from ..model.errors import BadValueError
 from .partitioning import key_bytes
-
-SLOTS: Final = 65_536
 
 Slots: TypeAlias = NDArray[np.uint16]
 """For each record of a batch, its slot."""
