@@ -64,16 +64,16 @@ class Attendance(Actor):
             self.reply(Fenced(attach.request, sub.cursor.generation))
             return
         known = sub.members.get(attach.member)
-        if known is None or known.ref is not self.sender:
+        if known is None or known.ref is not self.sender or not known.active:
             if known is not None:
-                self.give_back(sub, attach.member, "came back as another")
+                self.give_back(sub, attach.member, "came back")
             sub.members[attach.member] = known = Attachment(self.sender, self.now)
             sub.share_slots()
             self.note(sub, kinds.CLAIMED, attach.member, epoch=attach.generation)
         if self.sender not in self.watched:
             self.watched[self.sender] = None
             self.watch(self.sender)
-        self.heard(sub, known, active=True)
+        self.heard(sub, known)
         assert sub.cursor.committed is not None
         self.reply(Attached(attach.request, sub.cursor.committed))
 
@@ -126,28 +126,25 @@ class Attendance(Actor):
 
     # Coming and going
 
-    def attachment(self, name: str, member: str) -> tuple[Subscription | None, Attachment | None]:
+    def attachment(self, name: str, member: str) -> tuple[Subscription, Attachment] | None:
+        """A group and an active member of it; None if it has to attach first."""
         sub = self.subscriptions.get(name)
-        return sub, sub.members.get(member) if sub is not None else None
+        known = sub.members.get(member) if sub is not None and not self.resigned else None
+        return (sub, known) if sub is not None and known is not None and known.active else None
 
     @receives(StillHere)
     def on_still_here(self, here: StillHere) -> None:
-        sub, member = self.attachment(here.subscription, here.member)
-        if sub is None or member is None or self.resigned:
+        found = self.attachment(here.subscription, here.member)
+        if found is not None:
+            self.heard(*found)
+            in_flight = found[0].cursor.in_flight.get(here.member, 0)
+            self.reply(StillKnown(here.subscription, in_flight))
+        elif here.active:
             self.reply(NotAttached(here.subscription))
-            return
-        if self.heard(sub, member, active=here.active):
-            self.dispatch(sub)
-        self.reply(StillKnown(sub.name, sub.cursor.in_flight.get(here.member, 0)))
 
-    def heard(self, sub: Subscription, member: Attachment, *, active: bool) -> bool:
-        """Take note of a sign of life; whether it brings the member back."""
+    def heard(self, sub: Subscription, member: Attachment) -> None:
+        """Take note of a sign of life."""
         member.heard_us = sub.seen_us = self.now
-        back = active and not member.active
-        member.active = member.active or active
-        if back or len(sub.slots.members) != len(sub.members):
-            sub.share_slots()
-        return back
 
     @receives(Ended)
     def on_ended(self, ended: Ended) -> None:
@@ -199,6 +196,7 @@ class Attendance(Actor):
     def give_back(self, sub: Subscription, name: str, reason: str) -> None:
         """Let others have what a member has not settled."""
         sub.cursor.lose(name, self.now)
+        sub.given.pop(name, None)
         self.bury(sub, f"its consumer is gone: {reason}")
 
     # Events

@@ -59,25 +59,35 @@ class Dispatcher(Attendance):
 
     @receives(Acquire)
     def on_acquire(self, acquire: Acquire) -> None:
-        sub, member = self.attachment(acquire.subscription, acquire.member)
-        if self.resigned:
-            self.reply(NotLeader(acquire.request))
-        elif sub is None or member is None:
-            self.reply(NotAttached(acquire.subscription, acquire.request))
-        elif acquire.request > member.request:
+        found = self.attachment(acquire.subscription, acquire.member)
+        if found is None:
+            self.turn_away(acquire)
+            return
+        sub, member = found
+        if acquire.request > member.request:
             member.request = acquire.request
             member.credit, member.waits = acquire.credit, acquire.wait and acquire.credit > 0
             member.hungry = False
-            self.heard(sub, member, active=True)
+            sub.take_back_lost(acquire.member, acquire.received)
+            self.heard(sub, member)
             self.dispatch(sub)
             if (member.credit and not member.waits) or not acquire.credit:
                 self.deliver(sub, acquire.member, ())
+
+    def turn_away(self, message: Acquire | Settle) -> None:
+        """Tell a member that it is not known here, for one reason or another."""
+        if self.resigned:
+            self.reply(NotLeader(message.request))
+        else:
+            self.reply(NotAttached(message.subscription))
 
     def dispatch(self, sub: Subscription, *, news: bool = False) -> None:
         """Give out what can be given out; with news, tell those who want to hear of them."""
         self.look(sub)
         for name, offsets in sub.route():
             spans = sub.cursor.give(name, offsets, self.now + sub.terms.ack_timeout_us)
+            member = sub.members[name]
+            sub.given[name] = member.request, tuple((start, end) for start, end, _ in spans)
             self.deliver(sub, name, spans)
         if news and (sub.cursor.available or self.log.high_watermark > sub.cursor.next):
             for member in sub.members.values():
@@ -117,15 +127,15 @@ class Dispatcher(Attendance):
 
     @receives(Settle)
     def on_settle(self, settle: Settle) -> None:
-        sub, member = self.attachment(settle.subscription, settle.member)
-        if self.resigned:
-            self.reply(NotLeader(settle.request))
-        elif sub is None or member is None:
-            self.reply(NotAttached(settle.subscription, settle.request))
-        elif settle.request == member.settled[0]:
+        found = self.attachment(settle.subscription, settle.member)
+        if found is None:
+            self.turn_away(settle)
+            return
+        sub, member = found
+        if settle.request == member.settled[0]:
             self.reply(member.settled[1])
         elif settle.request > member.settled[0]:
-            self.heard(sub, member, active=True)
+            self.heard(sub, member)
             refused = [left for span in settle.acks for left in self.ack(sub, settle.member, span)]
             for nack in settle.nacks:
                 refused += self.nack(sub, settle.member, nack)

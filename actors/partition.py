@@ -37,7 +37,6 @@ from .dispatcher import Dispatcher
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from ..model.delivery import Terms
     from .ref import Ref
     from .timers import Timer
 
@@ -64,7 +63,7 @@ class PartitionState:
 
     log: object
     cursors: tuple[tuple[str, Cursor], ...]
-    subscriptions: tuple[tuple[str, Terms], ...]
+    subscriptions: tuple[Subscription, ...]
 
 
 class Partition(Dispatcher):
@@ -91,8 +90,10 @@ class Partition(Dispatcher):
         self.resigned = False
 
     def started(self) -> None:
-        for name, terms in self.inherited:
-            self.go_on_with(Subscription(name, terms, self.cursors[name]))
+        for former in self.inherited:
+            sub = Subscription(former.name, former.terms, self.cursors[former.name])
+            sub.given = dict(former.given)
+            self.go_on_with(sub)
 
     # Producing
 
@@ -265,7 +266,7 @@ class Partition(Dispatcher):
         Asked again, for the order or what it led to may have been lost, it does so again.
         """
         cursors = tuple((name, cursor.copy()) for name, cursor in self.cursors.items())
-        subscriptions = tuple((sub.name, sub.terms) for sub in self.subscriptions.values())
+        subscriptions = tuple(self.subscriptions.values())
         state = PartitionState(self.log.snapshot(), cursors, subscriptions)
         self.send(
             order.to,

@@ -41,6 +41,11 @@ class Lane(Share):
     """What the partition was asked for and has not answered."""
     ready: bool = True
     """Whether it may have records."""
+    received: int = 0
+    """The last answer with records that came."""
+    spurned: int = 0
+    """The question whose answer is to be handed back: it may have what follows records that were
+    handed back before."""
     acks: list[Span] = attrs.Factory(list)
     nacks: list[Nack] = attrs.Factory(list)
     releases: list[Span] = attrs.Factory(list)
@@ -52,6 +57,10 @@ class Lane(Share):
     def has_word(self) -> bool:
         """Whether there is something to tell the partition."""
         return bool(self.acks or self.nacks or self.releases)
+
+    def may_ask(self) -> bool:
+        """Whether to ask for more: not before the partition knows what is handed back to it."""
+        return not self.request and not self.nacks and not self.releases
 
     def is_settled(self) -> bool:
         """Whether the partition knows everything."""
@@ -102,14 +111,19 @@ class Settler(Waiter[Lane]):
     def reject(self, lane: Lane, nack: Nack) -> None:
         """Nack records, and hand back what follows them in the buffer, lest it overtakes them."""
         lane.nacks.append(nack)
-        if self.terms.delivery != "shared":
+        if self.is_ordered():
             self.empty(lane)
+
+    def is_ordered(self) -> bool:
+        """Whether records must not overtake each other."""
+        return self.terms.delivery != "shared"
 
     def empty(self, lane: Lane) -> None:
         """Hand back what has not been handed out."""
         lane.releases += [span_of(batch) for batch, _, _ in lane.buffer]
         lane.buffer.clear()
         lane.buffered = 0
+        lane.spurned = lane.request
         self.settle(lane)
 
     def settle_all(self) -> None:
@@ -192,11 +206,15 @@ class Settler(Waiter[Lane]):
         gone = [self.shares[tp] for tp in partitions if tp in self.shares]
         super().revoke(partitions, reason)
         for lane in gone:
-            lost = [*lane.acks, *(nack.span for nack in lane.nacks)]
-            if lane.settling is not None:
-                lost += [*lane.settling.acks, *(nack.span for nack in lane.settling.nacks)]
-            lane.acks, lane.nacks = [], []
-            self.heard_of(lane, lost)
+            self.forget(lane)
+
+    def forget(self, lane: Lane) -> None:
+        """Take as refused what a partition will not hear any more."""
+        lost = [*lane.acks, *(nack.span for nack in lane.nacks)]
+        if lane.settling is not None:
+            lost += [*lane.settling.acks, *(nack.span for nack in lane.settling.nacks)]
+        lane.acks, lane.nacks, lane.releases, lane.settling = [], [], [], None
+        self.heard_of(lane, lost)
 
 
 def span_of(batch: Batch) -> Span:

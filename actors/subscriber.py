@@ -12,7 +12,7 @@ then and is not handed out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..model import kinds
 from ..model.delivery import (
@@ -35,10 +35,15 @@ if TYPE_CHECKING:
     from .ref import Ref
 
 
+FOREVER: Final = 2**62
+
+
 class Subscriber(Settler):
     """A member of a group that acknowledges record by record."""
 
     turn = 0
+    lot_until_us = 0
+    """Until when what was handed out last is its own."""
 
     # Attaching
 
@@ -84,14 +89,14 @@ class Subscriber(Settler):
         if self.worker is not None and limit >= len(lanes):
             quota = limit // len(lanes)
             for lane in lanes:
-                if not lane.request and lane.in_flight < quota:
+                if lane.may_ask() and lane.in_flight < quota:
                     self.acquire(lane, quota - lane.in_flight, wait=True)
             return
         room = limit - sum(lane.in_flight + lane.credit for lane in self.shares.values())
         if self.worker is None:
             asked_for = sum(lane.buffered + lane.credit for lane in lanes)
             room = min(room, self.poll.max_records - asked_for if self.poll is not None else 0)
-        idle = [lane for lane in lanes if lane.ready and not lane.request]
+        idle = [lane for lane in lanes if lane.ready and lane.may_ask()]
         self.turn += 1
         for index in range(min(room, len(idle))):
             lane = idle[(self.turn + index) % len(idle)]
@@ -103,34 +108,29 @@ class Subscriber(Settler):
         lane.credit = credit
         self.ask_leader(
             lane,
-            lambda request, _: Acquire(request, self.subscription, self.me, credit, wait),
+            lambda request, _: Acquire(
+                request, self.subscription, self.me, credit, lane.received, wait
+            ),
         )
 
     @receives(Acquired)
     def on_acquired(self, acquired: Acquired) -> None:
         lane = self.answered(acquired.request)
         if lane is None:
-            self.hand_back(acquired)
-            return
+            return  # given up before: the partition hears of it with the next question
+        lane.received = acquired.request
         given = sum(batch.count for batch, _ in acquired.pieces)
         lane.ready = given >= lane.credit > 0
         lane.credit = 0
         lane.in_flight = acquired.in_flight
-        until_us = self.now + self.terms.ack_timeout_us
+        until_us = self.now + self.terms.ack_timeout_us * 9 // 10
         lane.buffer.extend((batch, retries, until_us) for batch, retries in acquired.pieces)
         lane.buffered += given
-        if lane.paused or (self.worker is None and self.poll is None):
+        unasked = self.worker is None and self.poll is None
+        if lane.paused or unasked or acquired.request == lane.spurned:
             self.empty(lane)
         self.serve()
         self.advance(lane)
-
-    def hand_back(self, acquired: Acquired) -> None:
-        """Let others have what comes for a question that was given up."""
-        spans = tuple(span_of(batch) for batch, _ in acquired.pieces)
-        for lane in self.shares.values():
-            if spans and lane.leader is self.sender:
-                lane.releases += spans
-                self.settle(lane)
 
     @receives(Available)
     def on_available(self, available: Available) -> None:
@@ -160,6 +160,7 @@ class Subscriber(Settler):
         the others must not fail with it again.
         """
         pieces: list[Piece] = []
+        self.lot_until_us = FOREVER
         lanes = [lane for lane in self.shares.values() if lane.buffer and not lane.paused]
         self.turn += 1
         for index in range(len(lanes)):
@@ -168,6 +169,8 @@ class Subscriber(Settler):
                 batch, retries, until_us = lane.buffer[0]
                 if until_us <= self.now:
                     self.pop(lane, batch.count)
+                    if self.is_ordered():
+                        self.empty(lane)
                     continue
                 alone = retries > 0 and self.worker is not None
                 if alone and pieces:
@@ -176,6 +179,7 @@ class Subscriber(Settler):
                 self.pop(lane, batch.count)
                 max_records = 0 if alone else max_records - batch.count
                 pieces.append((lane.partition, batch, retries))
+                self.lot_until_us = min(self.lot_until_us, until_us)
                 self.delivered(lane.partition, batch, retries)
         return tuple(pieces)
 
@@ -187,10 +191,14 @@ class Subscriber(Settler):
 
     def lot_done(self, lot: tuple[Piece, ...]) -> None:
         self.shown_up = True
+        late = self.now >= self.lot_until_us
         for partition, batch, _ in lot:
             lane = self.shares.get(partition)
             if lane is not None:
                 lane.acks.append(span_of(batch))
+                if late and self.is_ordered():
+                    # Others may have the lot by now, and what follows it.
+                    self.empty(lane)
         self.settle_all()
 
     def lot_failed(self, lot: tuple[Piece, ...], error: str) -> None:
@@ -236,10 +244,14 @@ class Subscriber(Settler):
 
     @receives(NotAttached)
     def on_not_attached(self, unknown: NotAttached) -> None:
-        for lane in self.shares.values():
-            if lane.leader is self.sender:
+        """Begin anew with a partition: what it gave us before belongs to others."""
+        for lane in list(self.shares.values()):
+            if lane.leader is self.sender and lane.claimed:
                 lane.claimed = False
-                lane.request = lane.credit = 0
+                lane.request = lane.credit = lane.in_flight = 0
+                lane.buffer.clear()
+                lane.buffered = 0
+                self.forget(lane)
                 self.advance(lane)
 
     @receives(Fenced)

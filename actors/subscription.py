@@ -15,6 +15,7 @@ from ..strategies.slots import HotKeys, SlotLoad, slots_of
 
 if TYPE_CHECKING:
     from ..model.batch import Batch
+    from ..model.spans import Span
     from .ref import Ref
     from .timers import Timer
 
@@ -94,12 +95,22 @@ class Subscription:
         self.keyed = terms.delivery == "key_shared"
         self.cursor = cursor or Cursor(terms.max_deliveries, keyed=self.keyed)
         self.members: dict[str, Attachment] = {}
+        self.given: dict[str, tuple[int, tuple[Span, ...]]] = {}
+        """What each member was given last, and in answer to which question."""
         self.slots = Slots()
         self.turn = 0
         self.seen_us = 0
         """When it last had an active member."""
         self.timer: Timer | None = None
         self.timer_us = 0
+
+    def take_back_lost(self, name: str, received: int) -> None:
+        """Free what a member was given in an answer that has not reached it."""
+        request, spans = self.given.get(name, (0, ()))
+        if received < request:
+            del self.given[name]
+            for span in spans:
+                self.cursor.release(name, *span)
 
     def wish(self) -> int:
         """How many records its members would take."""

@@ -78,6 +78,8 @@ class Acquire:
     subscription: str
     member: str
     credit: int
+    received: int
+    """The last answer that came. If there was a later one, it is lost: what it had is free."""
     wait: bool
     """Whether to wait for records; else the answer may be none, and `Available` follows."""
 
@@ -104,7 +106,6 @@ class NotAttached:
     """The partition does not know the member: attach first."""
 
     subscription: str
-    request: int = 0
 
 
 @attrs.frozen

@@ -1,0 +1,203 @@
+"""Random runs of groups that acknowledge, and what must hold in each of them whatever happened.
+
+As in storm.py the steps are drawn from a seed and the invariants are checked on the event log. A
+handler fails for some records the first time, and for a few of them always.
+"""
+
+from collections import defaultdict
+from random import Random
+from typing import Any
+
+import attrs
+
+import wavetank as wt
+
+QUICK = {
+    "session_timeout_ms": 2_000,
+    "heartbeat_interval_ms": 400,
+    "max_poll_records": 20,
+    "max_in_flight": 40,
+    "ack_timeout_ms": 3_000,
+    "request_timeout_ms": 1_500,
+    "max_deliveries": 4,
+    "retry_backoff_ms": 50,
+    "dead_letter_topic": "dead",
+}
+STEPS = ("join", "leave", "crash", "pause", "cut", "move", "wait", "wait")
+
+
+@attrs.define(slots=False)
+class Delivering:
+    """One random run."""
+
+    seed: int
+    delivery: str
+    steps: int = 8
+    rough: bool = True
+
+    def run(self) -> wt.Cluster:
+        """Run it to a calm end, in which the group is done with everything."""
+        self.dice = dice = Random(self.seed)
+        cluster = wt.Cluster.simulated(self.seed, brokers=2, network=wt.uniform("100us", "3ms"))
+        self.cluster = cluster
+        cluster.create_topic("orders", partitions=dice.randint(1, 3))
+        keys: Any = wt.ZipfKeys(30, 1.1) if dice.random() < 0.5 else wt.UniformKeys(30)
+        load = wt.Load("orders", wt.Poisson(dice.choice([40, 150])), keys=keys)
+        producers = [cluster.producer(f"producer-{n}", load=load) for n in range(2)]
+        self.group = cluster.group(
+            "readers", ["orders"], delivery=self.delivery, acks=True, **QUICK
+        )  # type: ignore[arg-type]
+        self.failed: set[Any] = set()
+        self.poison = dice.randint(50, 200)
+        self.names = 0
+        self.alive: list[Any] = []
+        for _ in range(dice.randint(1, 3)):
+            self.join()
+        for _ in range(self.steps):
+            cluster.run(for_=dice.uniform(0.2, 2.5))
+            self.step(dice.choice(STEPS if self.rough else ("join", "leave", "wait")))
+        for producer in producers:
+            producer.close()
+        if not self.alive:
+            self.join()
+        cluster.run(for_=40)
+        return cluster
+
+    def join(self) -> None:
+        self.names += 1
+        consumer = self.group.consumer(
+            f"consumer-{self.names}", self.handle, service=wt.ExponentialService("1ms", "2ms")
+        )
+        self.alive.append(consumer)
+
+    def handle(self, records: wt.Records) -> None:
+        """Fail now and then: a few records always."""
+        for record in records:
+            place = (record.topic, record.partition, record.offset)
+            if record.offset % self.poison == 7:
+                raise ValueError(f"poison at {record.offset}")
+            if record.offset % 23 == 5 and place not in self.failed:
+                self.failed.add(place)
+                raise ValueError(f"trouble at {record.offset}")
+
+    def step(self, kind: str) -> None:
+        cluster, dice = self.cluster, self.dice
+        victim = dice.choice(self.alive) if self.alive else None
+        if kind == "join" and len(self.alive) < 5:
+            self.join()
+        elif kind == "leave" and victim:
+            self.alive.remove(victim)
+            victim.close()
+        elif kind == "crash" and victim:
+            cluster.system.crash(victim.name)
+            if dice.random() < 0.7:
+                cluster.run(for_=dice.uniform(0, 4))
+                cluster.system.restart(victim.name)
+            else:
+                self.alive.remove(victim)
+        elif kind == "pause" and victim:
+            cluster.system.pause(victim.name)
+            cluster.run(for_=dice.uniform(0, 5))
+            cluster.system.resume(victim.name)
+        elif kind == "cut" and victim:
+            broker = dice.choice(cluster.brokers)
+            cluster.system.cut(victim.name, broker, one_way=dice.random() < 0.5)
+            cluster.run(for_=dice.uniform(0, 4))
+            cluster.system.heal(victim.name, broker)
+        elif kind == "move" and len(cluster.brokers) < 4:
+            cluster.add_broker()
+
+
+ENDS = ("acknowledged", "dead_lettered", "archived")
+
+
+def ends(events: list[wt.Event]) -> dict[Any, dict[int, int]]:
+    """How often each offset came to an end, by subscription and partition."""
+    times: dict[Any, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for event in events:
+        if event.kind in ENDS and event.group:
+            for offset in range(event.base_offset, event.base_offset + event.count):
+                times[event.group, event.member, event.partition][offset] += 1
+    return times
+
+
+def appended(events: list[wt.Event]) -> dict[int, int]:
+    """How many records each partition of the topic has."""
+    counts: dict[int, int] = defaultdict(int)
+    for event in events:
+        if event.kind == "appended" and event.topic == "orders":
+            counts[event.partition] += event.count
+    return dict(counts)
+
+
+@attrs.define
+class Holding:
+    """Which records are at which member, as the partition sees it."""
+
+    held: dict[tuple[Any, str | None], set[int]] = attrs.Factory(lambda: defaultdict(set))
+    out: set[tuple[Any, str | None]] = attrs.Factory(set)
+    """Whom a partition has cast out, or never known."""
+
+    def follow(self, event: wt.Event) -> set[int] | None:
+        """Take an event in; give the offsets of a delivery by a member that counts."""
+        place = (event.partition, event.member)
+        first, count = event.base_offset or 0, event.count or 0
+        offsets = set(range(first, first + count))
+        if event.kind == "claimed":
+            self.out.discard(place)
+            self.held[place].clear()
+        elif event.kind in ("subscriber_inactive", "subscriber_removed"):
+            self.out.add(place)
+            self.held[place].clear()
+        elif event.kind in ("acknowledged", "nacked", "ack_timed_out"):
+            self.held[place] -= offsets
+        elif event.kind == "delivered" and place not in self.out:
+            self.held[place] |= offsets
+            return offsets
+        return None
+
+
+def shared_keys(cluster: wt.Cluster) -> list[str]:
+    """Name every moment at which records of one key were at two members."""
+    keys = keys_of(cluster)
+    holding, found = Holding(), []
+    for event in cluster.events:
+        offsets = holding.follow(event)
+        if offsets is None:
+            continue
+        mine = {keys[event.partition][offset] for offset in offsets}
+        for (partition, member), held in holding.held.items():
+            if partition == event.partition and member != event.member:
+                both = mine & {keys[partition][offset] for offset in held}
+                if both:
+                    found.append(f"{event} while {member} has records of {sorted(both)}")
+    return found
+
+
+def out_of_order(cluster: wt.Cluster, by_key: bool) -> list[str]:
+    """Name every first delivery of a record that comes after that of a later one (of its key)."""
+    keys = keys_of(cluster)
+    latest: dict[Any, int] = {}
+    seen: set[Any] = set()
+    found = []
+    holding = Holding()
+    for event in cluster.events:
+        for offset in sorted(holding.follow(event) or ()):
+            reader = None if by_key else event.member.split("#")[0] if event.member else None
+            place = (reader, event.partition, keys[event.partition][offset] if by_key else None)
+            if (reader, event.partition, offset) in seen:
+                continue
+            seen.add((reader, event.partition, offset))
+            if offset < latest.get(place, -1):
+                found.append(f"{event}: {offset} after {latest[place]}")
+            latest[place] = max(offset, latest.get(place, -1))
+    return found
+
+
+def keys_of(cluster: wt.Cluster) -> dict[int, list[Any]]:
+    """The key of each offset, by partition."""
+    topic = cluster.topic("orders", limit=10**9)
+    return {
+        view.partition.partition: [record.key for record in contents]
+        for view, contents in zip(topic.partitions, topic.contents, strict=True)
+    }
