@@ -16,6 +16,7 @@ from .actors.timers import Timer
 from .model.errors import (
     BadValueError,
     NothingLeftError,
+    PayloadError,
     TimeStandsStillError,
     UnhandledMessageError,
     UnknownNameError,
@@ -24,6 +25,7 @@ from .model.errors import (
 from .model.events import Event
 from .model.exchange import Receipt
 from .model.network import DROP, HOLD, Faults, Verdict
+from .model.payloads import Payload
 from .model.record import Record
 from .model.records import Records
 from .model.topics import Topic, TopicPartition
@@ -71,6 +73,8 @@ __all__ = [
     "NoKeys",
     "NothingLeftError",
     "OneKey",
+    "Payload",
+    "PayloadError",
     "Poisson",
     "Receipt",
     "Record",

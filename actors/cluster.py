@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+import attrs
 from pykka import Timeout
 
 from ..model.delivery import DELIVERIES, Delivery
@@ -35,6 +36,7 @@ from .controller import Controller
 from .generator import Generator
 from .groups import Group
 from .handles import ProducerHandle, load_settings, topic_names
+from .keeper import Keeper, fetch
 from .live import LiveSystem
 from .producer import Producer
 from .simulated import SimulatedSystem
@@ -72,6 +74,7 @@ class Cluster:
         out: str | Path | None,
         scenario: object,
         settings: Mapping[str, Any],
+        payload_dir: str | Path | None = None,
     ) -> None:
         """Make a cluster on an engine; `simulated` and `live` are the ways to do so."""
         if isinstance(brokers, bool) or not isinstance(brokers, int) or brokers < 1:
@@ -80,6 +83,8 @@ class Cluster:
         self.system = engine(seed, network=network, out=out, scenario=scenario)
         self.groups: dict[str, Group] = {}
         self._letters: ProducerHandle | None = None
+        self.payload_dir = payload_dir
+        self.keeper: Ref | None = None
         self.controller = self.system.spawn(
             Controller, "controller", self.settings, node="controller"
         )
@@ -97,10 +102,14 @@ class Cluster:
         network: Network | None = None,
         out: str | Path | None = None,
         scenario: object = None,
+        payload_dir: str | Path | None = None,
         **settings: Any,
     ) -> Self:
-        """Make a cluster in virtual time; `settings` are those of `ClusterSettings`."""
-        return cls(SimulatedSystem, seed, brokers, network, out, scenario, settings)
+        """Make a cluster in virtual time; `settings` are those of `ClusterSettings`.
+
+        Values of topics that keep them apart go to `payload_dir`; in memory unless given.
+        """
+        return cls(SimulatedSystem, seed, brokers, network, out, scenario, settings, payload_dir)
 
     @classmethod
     def live(
@@ -111,10 +120,14 @@ class Cluster:
         network: Network | None = None,
         out: str | Path | None = None,
         scenario: object = None,
+        payload_dir: str | Path | None = None,
         **settings: Any,
     ) -> Self:
-        """Make a cluster on threads; `settings` are those of `ClusterSettings`."""
-        return cls(LiveSystem, seed, brokers, network, out, scenario, settings)
+        """Make a cluster on threads; `settings` are those of `ClusterSettings`.
+
+        Values of topics that keep them apart go to `payload_dir`; in memory unless given.
+        """
+        return cls(LiveSystem, seed, brokers, network, out, scenario, settings, payload_dir)
 
     # Time and events
 
@@ -162,9 +175,21 @@ class Cluster:
         self._wait_for_brokers()
         return name
 
-    def create_topic(self, name: str, partitions: int = 1, type: type = object) -> Topic:
-        """Make a topic; its values must be instances of `type`."""
-        topic = Topic(name, partitions, type)
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        type: type = object,
+        *,
+        payloads: Literal["inline", "external"] = "inline",
+    ) -> Topic:
+        """Make a topic; its values must be instances of `type`.
+
+        With external `payloads` values are kept apart, and records have references in their place.
+        """
+        topic = Topic(name, partitions, type, payloads)
+        if payloads == "external":
+            topic = attrs.evolve(topic, keeper=self._keeper())
         self._order(CreateTopic(topic))
         return topic
 
@@ -198,7 +223,7 @@ class Cluster:
             ref = self._spawn_client(Producer, name, chosen, rule)
         else:
             ref = self._spawn_client(Generator, name, chosen, rule, load)
-        return ProducerHandle(self, ref, rule)
+        return ProducerHandle(self, ref, rule, chosen)
 
     def group(
         self,
@@ -283,6 +308,10 @@ class Cluster:
                 yield from batch[: end - batch.base_offset].records(*partition)
                 offset = batch.base_offset + batch.count
 
+    def payload(self, record: Record) -> Any:
+        """The value of a record, fetched if it is kept apart; `PayloadError` if it is lost."""
+        return fetch(self.keeper, record)
+
     def describe(self) -> ClusterView:
         """Show everything: topics, partitions, leaders, groups, owners, lag."""
         metadata = self.metadata()
@@ -352,6 +381,11 @@ class Cluster:
         if self._letters is None:
             self._letters = self.producer("republisher", "manual", linger_ms=0)
         return self._letters
+
+    def _keeper(self) -> Ref:
+        if self.keeper is None:
+            self.keeper = self.system.spawn(Keeper, "payloads", self.payload_dir, node="payloads")
+        return self.keeper
 
     def _spawn_client(self, kind: type, name: str, *arguments: Any) -> Ref:
         return self.system.spawn(kind, name, self.controller, *arguments, node=name)

@@ -234,6 +234,10 @@ class ConsumerHandle:
             raise answer.error
         return Records(answer.pieces, self._cluster.system.now_us)
 
+    def payload(self, record: Record) -> Any:
+        """The value of a record, fetched if it is kept apart; `PayloadError` if it is lost."""
+        return self._cluster.payload(record)
+
     def ack(self, records: Record | Iterable[Record]) -> None:
         """Say that records are done with, one or many; raise if others have some of them by now."""
         self._judge(Verdicts(acks=_parts(records)))

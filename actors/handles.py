@@ -19,6 +19,7 @@ from ..model.exchange import (
 )
 from ..model.settings import ConsumerSettings, ProducerSettings, from_mapping, read_properties
 from ..model.topics import Topic
+from .keeper import ship, stop_after_shipping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,10 +64,13 @@ def topic_names(topics: Sequence[str] | str) -> tuple[str, ...]:
 class ProducerHandle:
     """A producer."""
 
-    def __init__(self, cluster: Cluster, ref: Ref, rule: Partitioner) -> None:
+    def __init__(
+        self, cluster: Cluster, ref: Ref, rule: Partitioner, settings: ProducerSettings
+    ) -> None:
         self._cluster = cluster
         self.ref = ref
         self.rule = rule
+        self.settings = settings
         self._topics: dict[str, Topic] = {}
 
     @property
@@ -89,7 +93,7 @@ class ProducerHandle:
         What can be seen to be wrong at once, such as a value of another type than the topic's, is
         raised here. `timestamp` is in seconds, now unless given.
         """
-        self._check(topic, value, key, partition)
+        known = self._check(topic, value, key, partition)
         send = Send(
             topic,
             value,
@@ -98,6 +102,8 @@ class ProducerHandle:
             tuple((headers or {}).items()),
             None if timestamp is None else to_us(timestamp, "timestamp", negative=True),
         )
+        if known.keeper is not None:
+            return ship(self, known, send)
         return self.ref.ask(send, block=False).map(_receipt)
 
     def send_many(
@@ -123,6 +129,8 @@ class ProducerHandle:
             for value in values:
                 known.check(value)
         many = SendMany(topic, tuple(values), None if keys is None else tuple(keys), partition)
+        if known.keeper is not None:
+            return ship(self, known, many)
         return self.ref.ask(many, block=False).map(_receipt)
 
     def _check(self, name: str, value: Any, key: Any, partition: int | None) -> Topic:
@@ -152,7 +160,7 @@ class ProducerHandle:
 
     def close(self) -> None:
         """Stop it once it has taken in what it was given."""
-        self.ref.stop()
+        stop_after_shipping(self.ref, self._topics.values())
 
 
 def _receipt(answer: Receipt | SendFailed) -> Receipt:

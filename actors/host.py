@@ -25,7 +25,7 @@ from ..model import kinds
 from ..model.errors import UnhandledMessageError
 from ..model.seeds import numpy_stream, python_stream
 from .actor import Ended, Handlers, Program, Start
-from .promise import Promise, settle
+from .promise import Promise, Promises, settle
 from .timers import Timer
 
 if TYPE_CHECKING:
@@ -117,9 +117,11 @@ class Host(pykka.Actor):
         self.ask_for(future, message)
         return future
 
-    def ask_for(self, future: pykka.Future[Any], message: object) -> None:
+    def ask_for(
+        self, future: pykka.Future[Any], message: object, promise: Promises = Promise
+    ) -> None:
         self.system.require_running()
-        self.put((self, message, Promise(self.system, future).ref, self.system.tick()))
+        self.put((self, message, promise(self.system, future).ref, self.system.tick()))
 
     def request_stop(self) -> None:
         self.tell(_ActorStop())

@@ -21,7 +21,7 @@ from ..model.errors import WavetankError
 from ..strategies.network import Network, constant
 from .actor import Start
 from .host import NO_HANDLERS, Host
-from .promise import settle
+from .promise import Promise, Promises, settle
 from .system import System
 from .timers import Agenda, Timer
 
@@ -114,8 +114,10 @@ class LiveHost(Host, pykka.ThreadingActor):
         if self.ended:
             self.bury_rest()  # it may have ended while the message was put into its queue
 
-    def ask_for(self, future: pykka.Future[Any], message: object) -> None:
-        super().ask_for(future, message)
+    def ask_for(
+        self, future: pykka.Future[Any], message: object, promise: Promises = Promise
+    ) -> None:
+        super().ask_for(future, message, promise)
         if self.ended:
             self.bury_rest()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..model import kinds
 from .ref import Ref
@@ -61,6 +62,10 @@ class Promise(Nobody):
         else:
             future.set_exception((type(error), error, error.__traceback__))
         return True
+
+
+Promises: TypeAlias = "Callable[[System, Future[Any]], Promise]"
+"""What makes a promise: the class itself, or one that does more than to hand on the reply."""
 
 
 def settle(sender: Ref, value: object = None, error: BaseException | None = None) -> None:

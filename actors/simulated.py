@@ -21,6 +21,7 @@ from ..model.errors import NothingLeftError, TimeStandsStillError, WavetankError
 from ..model.network import CALM, Verdict
 from ..strategies.network import Always, Network, constant
 from .host import Host
+from .promise import Promise, Promises
 from .system import System
 from .timers import Agenda
 
@@ -126,10 +127,12 @@ class SimulatedHost(Host):
         self.actor_inbox = self._create_actor_inbox()
         self.actor_stopped = Flag()  # type: ignore[assignment]
 
-    def ask_for(self, future: pykka.Future[Any], message: object) -> None:
+    def ask_for(
+        self, future: pykka.Future[Any], message: object, promise: Promises = Promise
+    ) -> None:
         assert isinstance(future, SimulatedFuture)
         future.system = self.system
-        super().ask_for(future, message)
+        super().ask_for(future, message, promise)
 
     def hold(self, message: object, sender: Ref, lamport: int) -> None:
         self.node.aside.append((self, message, sender, lamport))

@@ -28,6 +28,10 @@ class UnknownNameError(WavetankError, LookupError):
         super().__init__(f"unknown {what} {name!r}: {hint}")
 
 
+class PayloadError(WavetankError):
+    """The value of a record, kept apart from it, cannot be stored or is not to be had any more."""
+
+
 class NothingLeftError(WavetankError):
     """A wait in virtual time that can never end: nothing is left to happen."""
 

@@ -47,6 +47,13 @@ LOST: Final = "lost"
 GIVEN_UP: Final = "given_up"
 SEND_RETRIED: Final = "send_retried"
 
+# Values kept apart from their records
+
+PAYLOAD_STORED: Final = "payload_stored"
+PAYLOAD_REMOVED: Final = "payload_removed"
+PAYLOAD_KEPT: Final = "payload_kept"
+PAYLOAD_MISSING: Final = "payload_missing"
+
 # Groups
 
 MEMBER_JOINED: Final = "member_joined"

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import attrs
 
 from .errors import BadValueError
+from .payloads import Payload
 
 
 class TopicPartition(NamedTuple):
@@ -34,6 +35,10 @@ class Topic:
     partitions: int
     type: type = object
     """What values must be instances of."""
+    payloads: Literal["inline", "external"] = "inline"
+    """Whether the log keeps values, or references to values that are kept apart."""
+    keeper: Any = attrs.field(default=None, eq=False, repr=False)
+    """The address of who keeps the values, if they are kept apart."""
 
     def __attrs_post_init__(self) -> None:
         """Refuse what can be no topic."""
@@ -46,10 +51,17 @@ class Topic:
             )
         if not isinstance(self.type, type):
             raise BadValueError(f"topic {self.name!r}: type = {self.type!r}: expected a class")
+        if self.payloads not in ("inline", "external"):
+            raise BadValueError(
+                f"topic {self.name!r}: payloads = {self.payloads!r}: "
+                'expected "inline" or "external"'
+            )
 
     def check(self, value: object) -> None:
-        """Refuse a value of another type than the topic's."""
+        """Refuse a value of another type than the topic's; a reference stands for one of it."""
         if not isinstance(value, self.type):
+            if self.payloads == "external" and isinstance(value, Payload):
+                return
             raise BadValueError(
                 f"topic {self.name!r} takes values of type {self.type.__name__}, "
                 f"not {type(value).__name__}: {value!r}"

@@ -1,0 +1,551 @@
+"""Values that live apart from their records, on both engines."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import wavetank as wt
+from wavetank.model.batch import Batch
+from wavetank.model.payloads import (
+    CountPayloads,
+    DirectoryStore,
+    DropPayloads,
+    GetPayload,
+    Payload,
+    PayloadMissing,
+    references,
+)
+
+HURRY = {"request_timeout_ms": 500, "delivery_timeout_ms": 1_000, "linger_ms": 0}
+
+
+@attrs.frozen
+class Film:
+    """A value of a user's own class."""
+
+    title: str
+    frames: tuple[int, ...]
+
+
+VALUES = [b"\0" * 50_000, "text", 7, 2.5, {"id": [1, None]}, (1, 2), Film("M", (1, 2)), [], False]
+
+
+@pytest.fixture(params=["simulated", "live"])
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., wt.Cluster]]:
+    """Make clusters on each engine in turn."""
+    made: list[wt.Cluster] = []
+
+    def start(**options: Any) -> wt.Cluster:
+        made.append(getattr(wt.Cluster, request.param)(seed=7, brokers=2, **options))
+        return made[-1]
+
+    yield start
+    for cluster in made:
+        cluster.stop()
+        assert not cluster.events.of("failed", "unhandled")
+
+
+def simulated(**options: Any) -> wt.Cluster:
+    return wt.Cluster.simulated(seed=7, brokers=2, **options)
+
+
+def fill(cluster: wt.Cluster, values: list[Any], name: str = "studio") -> None:
+    """Send each value with its place as the key, and wait until all are stored."""
+    producer = cluster.producer(name)
+    futures = [producer.send("videos", value, key=key) for key, value in enumerate(values)]
+    for future in futures:
+        future.get(timeout=20)
+
+
+def read(cluster: wt.Cluster) -> list[wt.Record]:
+    """All records of the topic, in the order of their keys."""
+    return sorted(sum(cluster.topic("videos").contents, ()), key=lambda record: record.key)
+
+
+def count(cluster: wt.Cluster) -> int:
+    assert cluster.keeper is not None
+    return int(cluster.keeper.ask(CountPayloads(), timeout=20).count)
+
+
+def file_of(directory: Path, record: wt.Record) -> Path:
+    return DirectoryStore(directory).path(record.value.id)
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("where", ["memory", "directory"])
+def test_a_consumer_gets_metadata_and_the_value_when_it_asks(
+    make: Callable[..., wt.Cluster], where: str, tmp_path: Path
+) -> None:
+    cluster = make(payload_dir=None if where == "memory" else tmp_path / "values")
+    cluster.create_topic("videos", partitions=3, payloads="external")
+    fill(cluster, VALUES)
+    consumer = cluster.group("viewers", ["videos"]).consumer("tv")
+    records: list[wt.Record] = []
+    while len(records) < len(VALUES):
+        records += consumer.poll(timeout=1.0)
+    for record in records:
+        value = VALUES[record.key]
+        assert isinstance(record.value, wt.Payload)
+        assert record.value.type_name == type(value).__name__
+        assert record.size < 200, "what the log keeps is small"
+        back = consumer.payload(record)
+        assert back == value
+        assert type(back) is type(value)
+    assert count(cluster) == len(VALUES)
+
+
+def test_many_values_go_in_one_message_and_keep_their_order(
+    make: Callable[..., wt.Cluster],
+) -> None:
+    cluster = make()
+    cluster.create_topic("videos", payloads="external")
+    producer = cluster.producer("studio", batch_size=500)
+    values = [f"frame {number}" for number in range(50)]
+    receipt = producer.send_many("videos", values, keys=range(50), partition=0).get(timeout=20)
+    assert receipt.offset == 49
+    assert [cluster.payload(record) for record in read(cluster)] == values
+    assert [event.count for event in cluster.events.of("payload_stored")] == [50]
+    assert len(cluster.events.of("appended")) > 5
+
+
+def test_a_topic_is_inline_unless_told_and_its_records_have_their_values(
+    make: Callable[..., wt.Cluster],
+) -> None:
+    cluster = make()
+    cluster.create_topic("videos")
+    fill(cluster, VALUES)
+    assert [record.value for record in read(cluster)] == VALUES
+    assert [cluster.payload(record) for record in read(cluster)] == VALUES
+    assert cluster.keeper is None
+    assert "payloads" not in cluster.system.nodes
+
+
+def test_a_record_without_a_value_has_nothing_to_store() -> None:
+    with simulated() as cluster:
+        cluster.create_topic("videos", payloads="external")
+        producer = cluster.producer("studio")
+        producer.send_many("videos", [None, 1], keys=[0, 1], partition=0).get()
+        producer.send("videos", None, key=2).get()
+        records = read(cluster)
+        assert [record.value is None for record in records] == [True, False, True]
+        assert [cluster.payload(record) for record in records] == [None, 1, None]
+        assert count(cluster) == 1
+
+
+def test_a_running_producer_has_no_values_to_store() -> None:
+    with simulated() as cluster:
+        cluster.create_topic("videos", payloads="external")
+        cluster.producer("robot", load=wt.Load("videos", wt.Constant(100)))
+        cluster.run(for_=1)
+        records = cluster.topic("videos").contents[0]
+        assert records
+        assert cluster.payload(records[0]) is None
+        assert count(cluster) == 0
+
+
+def test_a_value_is_kept_as_it_was_when_it_was_sent() -> None:
+    with simulated() as cluster:
+        cluster.create_topic("videos", payloads="external")
+        frames = [1, 2]
+        sent = cluster.producer("studio").send("videos", frames)
+        frames.append(3)
+        sent.get()
+        (record,) = read(cluster)
+        assert cluster.payload(record) == [1, 2]
+
+
+def test_a_users_own_partitioner_sees_the_value_itself(make: Callable[..., wt.Cluster]) -> None:
+    cluster = make()
+    cluster.create_topic("videos", partitions=4, type=int, payloads="external")
+    producer = cluster.producer("studio", lambda key, value, partitions: value % partitions)
+    futures = [producer.send("videos", number) for number in range(8)]
+    assert [future.get(timeout=20).partition for future in futures] == [0, 1, 2, 3] * 2
+
+
+def test_a_handler_may_send_values_that_are_kept_apart(make: Callable[..., wt.Cluster]) -> None:
+    cluster = make()
+    cluster.create_topic("orders")
+    cluster.create_topic("videos", payloads="external")
+    studio = cluster.producer("studio")
+    studio.send("videos", "trailer", key=0).get(timeout=20)
+
+    def film(records: wt.Records) -> None:
+        for record in records:
+            studio.send("videos", [record.value], key=record.value)
+
+    cluster.group("crew", ["orders"]).consumer("director", film)
+    cluster.producer("shop").send_many("orders", [1, 2, 3], partition=0).get(timeout=20)
+    cluster.run_until(lambda: len(read(cluster)) == 4)
+    assert [cluster.payload(record) for record in read(cluster)] == ["trailer", [1], [2], [3]]
+
+
+def test_a_producer_that_is_closed_sends_what_it_was_given_first(
+    make: Callable[..., wt.Cluster],
+) -> None:
+    cluster = make()
+    cluster.create_topic("videos", payloads="external")
+    producer = cluster.producer("studio", linger_ms=0)
+    producer.send("videos", 0, key=0).get(timeout=20)
+    for number in range(1, 4):
+        producer.send("videos", number, key=number)
+    producer.close()
+    cluster.run_until(lambda: not producer.ref.is_alive() and len(read(cluster)) == 4, "20s")
+    assert [cluster.payload(record) for record in read(cluster)] == [0, 1, 2, 3]
+
+
+# Who never asks
+
+
+def test_what_nobody_asks_for_is_never_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    get = DirectoryStore.get
+    monkeypatch.setattr(DirectoryStore, "get", lambda self, id: loaded.append(id) or get(self, id))
+    with simulated(payload_dir=tmp_path) as cluster:
+        cluster.create_topic("videos", partitions=3, payloads="external")
+        fill(cluster, VALUES)
+        group = cluster.group("viewers", ["videos"])
+        records = list(group.consumer("tv").poll(timeout=5.0))
+        cluster.topic("videos")
+        cluster.describe()
+        assert records
+        assert not loaded
+        assert cluster.payload(records[0]) == VALUES[records[0].key]
+        assert loaded == [records[0].value.id]
+
+
+# Missing and damaged
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-4] ^= 1
+    path.write_bytes(data)
+
+
+def hide(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (Path.unlink, "missing"),
+        (truncate, r"damaged: \d+ bytes instead of \d+"),
+        (flip, r"damaged: checksum 0x[0-9a-f]{8}, not 0x[0-9a-f]{8}"),
+        (hide, "unreadable: Is a directory"),
+    ],
+)
+def test_a_value_that_is_gone_or_damaged_is_an_error_for_its_record_only(
+    make: Callable[..., wt.Cluster], tmp_path: Path, harm: Callable[[Path], None], reason: str
+) -> None:
+    cluster = make(payload_dir=tmp_path)
+    cluster.create_topic("videos", payloads="external")
+    fill(cluster, ["first", "second", "third"])
+    first, second, third = read(cluster)
+    harm(file_of(tmp_path, second))
+    consumer = cluster.group("viewers", ["videos"]).consumer("tv")
+    where = rf"^videos-0 offset 1: value 'videos/studio/1-000000002': {reason}$"
+    for _ in range(2):
+        with pytest.raises(wt.PayloadError, match=where):
+            consumer.payload(second)
+        with pytest.raises(wt.PayloadError, match=where):
+            cluster.payload(second)
+    assert [cluster.payload(first), cluster.payload(third)] == ["first", "third"]
+    fill(cluster, ["fourth"], name="late")
+    assert count(cluster) >= 3
+    assert {event.topic for event in cluster.events.of("payload_missing")} == {"videos"}
+
+
+def test_values_in_memory_are_lost_with_their_node_and_never_taken_for_others() -> None:
+    with simulated() as cluster:
+        cluster.create_topic("videos", payloads="external")
+        producer = cluster.producer("studio")
+        producer.send("videos", "old", key=0).get()
+        cluster.system.crash("payloads")
+        (old,) = read(cluster)
+        with pytest.raises(wt.PayloadError, match=r"offset 0: .*: out of reach: .*crashed"):
+            cluster.payload(old)
+        with pytest.raises(wt.ActorDeadError):
+            producer.send("videos", "x").get()
+        cluster.system.restart("payloads")
+        producer.send("videos", "new", key=1).get()
+        with pytest.raises(wt.PayloadError, match="missing"):
+            cluster.payload(old)
+        assert cluster.payload(read(cluster)[-1]) == "new"
+
+
+def test_values_in_a_directory_survive_the_crash_of_their_node(tmp_path: Path) -> None:
+    with simulated(payload_dir=tmp_path) as cluster:
+        cluster.create_topic("videos", payloads="external")
+        fill(cluster, ["old"])
+        cluster.system.crash("payloads")
+        cluster.system.restart("payloads")
+        fill(cluster, [None, "new"], name="late")
+        values = {cluster.payload(record) for record in read(cluster)}
+        assert values == {"old", None, "new"}
+
+
+def test_a_record_of_a_cluster_without_a_keeper_says_that_its_value_is_missing() -> None:
+    with simulated() as cluster:
+        record = wt.Record("videos", 2, 5, 0, None, Payload("a", 1, 1, "int"), "p", 0, 1, 0)
+        with pytest.raises(wt.PayloadError, match="videos-2 offset 5: value 'a': missing"):
+            cluster.payload(record)
+
+
+# Sends that fail
+
+
+def test_a_value_of_another_type_is_refused_before_anything_is_stored(
+    make: Callable[..., wt.Cluster],
+) -> None:
+    cluster = make()
+    cluster.create_topic("videos", type=dict, payloads="external")
+    producer = cluster.producer("studio")
+    for refused in ("text", Payload("a", 1, 1, "dict")):
+        with pytest.raises(wt.BadValueError, match=r"'videos' (takes values of type dict|keeps)"):
+            producer.send("videos", refused)
+        with pytest.raises(wt.BadValueError, match=r"'videos' (takes values of type dict|keeps)"):
+            producer.send_many("videos", [{}, refused], partition=0)
+    assert count(cluster) == 0
+    assert not cluster.events.of("payload_stored")
+    producer.send("videos", {}).get(timeout=20)
+    assert count(cluster) == 1
+
+
+def test_a_value_that_pickle_refuses_is_refused_where_it_is_sent() -> None:
+    with simulated() as cluster:
+        cluster.create_topic("videos", payloads="external")
+        with pytest.raises(wt.BadValueError, match="a value of type generator cannot be kept"):
+            cluster.producer("studio").send("videos", (n for n in range(3)))
+        assert count(cluster) == 0
+
+
+def test_a_failed_send_leaves_no_value_behind_even_if_nobody_looks(
+    make: Callable[..., wt.Cluster],
+) -> None:
+    cluster = make()
+    cluster.create_topic("videos", payloads="external")
+    fill(cluster, ["stored"])
+    producer = cluster.producer("hasty", **HURRY)
+    producer.send("videos", "x", key=1).get(timeout=20)
+    (broker,) = {leader.broker for leader in cluster.metadata().leaders.values()}
+    cluster.system.cut("hasty", str(broker))
+    looked_at = producer.send("videos", "lost", key=2)
+    producer.send("videos", "lost too", key=3)
+    producer.send_many("videos", ["lost", "as", "well"], partition=0)
+    with pytest.raises(TimeoutError, match="given up"):
+        looked_at.get(timeout=20)
+    cluster.run_until(lambda: count(cluster) == 2)
+    assert [cluster.payload(record) for record in read(cluster)] == ["stored", "x"]
+
+
+def test_a_send_to_a_partition_that_does_not_exist_leaves_no_value_behind() -> None:
+    with simulated() as cluster:
+        cluster.create_topic("videos", partitions=2, payloads="external")
+        with pytest.raises(wt.BadValueError, match="partition = 9"):
+            cluster.producer("studio").send("videos", "x", partition=9).get()
+        cluster.run(for_=1)
+        assert count(cluster) == 0
+
+
+def test_a_send_of_a_closed_producer_leaves_no_value_behind(
+    make: Callable[..., wt.Cluster],
+) -> None:
+    cluster = make()
+    cluster.create_topic("videos", payloads="external")
+    producer = cluster.producer("studio")
+    producer.send("videos", "x").get(timeout=20)
+    producer.close()
+    cluster.run_until(lambda: not producer.ref.is_alive())
+    with pytest.raises(wt.ActorDeadError):
+        producer.send("videos", "y").get(timeout=20)
+    assert count(cluster) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_lot_of_which_a_part_fails_keeps_the_values_of_what_is_stored(seed: int) -> None:
+    with wt.Cluster.simulated(seed=seed, brokers=1) as cluster:
+        cluster.create_topic("videos", payloads="external")
+        producer = cluster.producer(
+            "studio", batch_size=300, max_in_flight_requests_per_connection=1, **HURRY
+        )
+        producer.send("videos", -1, key=-1).get()
+        sent = producer.send_many("videos", list(range(40)), keys=range(40), partition=0)
+        cluster.run(for_=0.002 + seed * 0.001)
+        cluster.system.cut("studio", "broker-0", one_way=True)
+        with pytest.raises(TimeoutError, match="given up"):
+            sent.get()
+        cluster.run(for_=5)
+        records = read(cluster)
+        assert 1 < len(records) < 41
+        assert [cluster.payload(record) for record in records] == [r.key for r in records]
+        assert count(cluster) == len(records)
+
+
+def test_a_disk_that_takes_no_more_fails_that_send_and_no_other(
+    make: Callable[..., wt.Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = DirectoryStore.put
+
+    def full(store: DirectoryStore, id: str, data: bytes) -> None:
+        if len(data) > 1_000:
+            raise OSError(28, "No space left on device")
+        put(store, id, data)
+
+    monkeypatch.setattr(DirectoryStore, "put", full)
+    cluster = make(payload_dir=tmp_path)
+    cluster.create_topic("videos", payloads="external")
+    producer = cluster.producer("studio")
+    lot = producer.send_many("videos", ["a", "b", "c" * 2_000, "d"], partition=0)
+    with pytest.raises(wt.PayloadError, match="'videos': value 3 of 4 cannot be stored: No space"):
+        lot.get(timeout=20)
+    assert count(cluster) == 0
+    producer.send("videos", "small", key=0).get(timeout=20)
+    assert [cluster.payload(record) for record in read(cluster)] == ["small"]
+
+
+# Dropping
+
+
+def test_values_are_removed_when_their_records_are(make: Callable[..., wt.Cluster]) -> None:
+    cluster = make()
+    cluster.create_topic("videos", payloads="external")
+    fill(cluster, ["a", "b", "c"])
+    records = read(cluster)
+    gone = tuple(record.value for record in records[:2])
+    assert cluster.keeper is not None
+    for _ in range(2):
+        cluster.keeper.tell(DropPayloads(gone))
+    assert count(cluster) == 1
+    assert cluster.payload(records[2]) == "c"
+    assert isinstance(cluster.keeper.ask(GetPayload(gone[0]), timeout=20), PayloadMissing)
+    (removed,) = cluster.events.of("payload_removed")
+    assert (removed.topic, removed.count) == ("videos", 2)
+    assert removed.bytes == sum(reference.size for reference in gone)
+
+
+def test_a_value_that_cannot_be_removed_does_not_keep_the_others(tmp_path: Path) -> None:
+    with simulated(payload_dir=tmp_path) as cluster:
+        cluster.create_topic("videos", payloads="external")
+        fill(cluster, ["a", "b", "c"])
+        records = read(cluster)
+        hide(file_of(tmp_path, records[1]))
+        assert cluster.keeper is not None
+        cluster.keeper.tell(DropPayloads(tuple(record.value for record in records)))
+        cluster.run(for_=1)
+        assert [event.count for event in cluster.events.of("payload_removed")] == [2]
+        (kept,) = cluster.events.of("payload_kept")
+        assert (kept.topic, kept.count) == ("videos", 1)
+        assert str(kept.detail).startswith("cannot be removed: ")
+        assert not cluster.events.of("failed")
+
+
+def test_a_topic_knows_its_keeper_and_a_batch_its_references() -> None:
+    with simulated() as cluster:
+        cluster.create_topic("videos", payloads="external")
+        cluster.add_partitions("videos", 2)
+        fill(cluster, ["a"])
+        topic = cluster.metadata().topics["videos"]
+        assert topic.keeper is cluster.keeper
+        assert topic == wt.Topic("videos", 2, payloads="external")
+        batch = Batch.of("p", 0, [read(cluster)[0].value], timestamps_us=0, sizes=1)
+        assert references(batch) == (read(cluster)[0].value,)
+
+
+# Nothing takes the place of anything
+
+
+@pytest.mark.parametrize("where", ["memory", "directory"])
+def test_a_second_producer_of_the_same_name_does_not_overwrite(
+    make: Callable[..., wt.Cluster], where: str, tmp_path: Path
+) -> None:
+    cluster = make(payload_dir=None if where == "memory" else tmp_path)
+    cluster.create_topic("videos", payloads="external")
+    for value in ("first", "second"):
+        producer = cluster.producer("studio")
+        producer.send("videos", value, key=len(value)).get(timeout=20)
+        producer.close()
+        cluster.run_until(lambda ref=producer.ref: not ref.is_alive())
+    assert [cluster.payload(record) for record in read(cluster)] == ["first", "second"]
+
+
+def test_a_second_cluster_on_the_same_directory_does_not_overwrite(tmp_path: Path) -> None:
+    for value in ("first", "second"):
+        with simulated(payload_dir=tmp_path) as cluster:
+            cluster.create_topic("videos", payloads="external")
+            fill(cluster, [value])
+            assert cluster.payload(read(cluster)[0]) == value
+    assert len(DirectoryStore(tmp_path).ids()) == 2
+
+
+# Determinism
+
+
+def digest(seed: int, payload_dir: Path | None) -> str:
+    """A run with everything in it: sends, lots, a failure, drops, a damaged value."""
+    network = wt.uniform("200us", "900us")
+    with wt.Cluster.simulated(seed, brokers=2, network=network, payload_dir=payload_dir) as cluster:
+        cluster.create_topic("videos", partitions=3, payloads="external")
+        fill(cluster, VALUES)
+        records = read(cluster)
+        assert cluster.keeper is not None
+        cluster.keeper.tell(DropPayloads((records[0].value,)))
+        with pytest.raises(wt.PayloadError):
+            cluster.payload(records[0])
+        cluster.producer("lots").send_many("videos", list(range(300)), keys=None, partition=1).get()
+        cluster.system.crash("payloads")
+        cluster.system.restart("payloads")
+        fill(cluster, ["late"], name="late")
+        cluster.run(for_=1)
+    return cluster.events.digest
+
+
+def test_one_seed_gives_one_digest_in_memory_and_with_a_directory_old_or_new(
+    tmp_path: Path,
+) -> None:
+    in_memory = digest(3, None)
+    assert digest(3, None) == in_memory
+    assert digest(3, tmp_path / "new") == in_memory
+    assert digest(3, tmp_path / "new") == in_memory, "what was there before makes no difference"
+    assert digest(4, None) != in_memory
+
+
+PROGRAM = """
+import wavetank as wt
+
+with wt.Cluster.simulated(seed=3) as cluster:
+    cluster.create_topic("videos", payloads="external")
+    sent = cluster.producer("studio").send("videos", {"a", "set", "has", "no", "order"})
+    sent.get()
+print(cluster.events.digest)
+"""
+
+
+def test_a_value_whose_bytes_differ_from_process_to_process_does_not_change_the_digest() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for hash_seed in "123"
+    }
+    assert len(digests) == 1
