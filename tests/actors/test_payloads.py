@@ -419,6 +419,50 @@ def test_a_disk_that_takes_no_more_fails_that_send_and_no_other(
     assert [cluster.payload(record) for record in read(cluster)] == ["small"]
 
 
+def test_a_send_waits_for_a_keeper_that_is_paused(make: Callable[..., wt.Cluster]) -> None:
+    cluster = make()
+    cluster.create_topic("videos", payloads="external")
+    fill(cluster, ["before"])
+    cluster.system.pause("payloads")
+    sent = cluster.producer("late").send("videos", "meanwhile", key=1)
+    with pytest.raises(wt.Timeout):
+        sent.get(timeout=0.05)
+    cluster.system.resume("payloads")
+    sent.get(timeout=20)
+    assert [cluster.payload(record) for record in read(cluster)] == ["before", "meanwhile"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_the_network_does_a_record_with_a_receipt_has_its_value(
+    seed: int, tmp_path: Path
+) -> None:
+    with wt.Cluster.simulated(seed=seed, brokers=2, payload_dir=tmp_path) as cluster:
+        cluster.create_topic("videos", partitions=2, payloads="external")
+        producer = cluster.producer("studio", batch_size=400, **HURRY)
+        producer.send("videos", "warm", key=-1).get()
+        for broker in cluster.brokers:
+            cluster.system.disturb("studio", broker, drop=0.3, duplicate=0.2, reorder=0.2)
+        sent = {}
+        for number in range(60):
+            sent[number] = producer.send("videos", [number], key=number)
+            cluster.run(for_="20ms")
+            if number == 30:
+                cluster.system.crash("payloads")
+                cluster.system.restart("payloads")
+        cluster.run(for_=5)
+        stored, failed = {-1}, 0
+        for number, future in sent.items():
+            try:
+                future.get()
+                stored.add(number)
+            except TimeoutError:
+                failed += 1
+        found = {r.key: cluster.payload(r) for r in read(cluster) if r.key in stored}
+        assert found == {key: [key] if key >= 0 else "warm" for key in stored}
+        assert failed, "or the network was too kind"
+        assert count(cluster) == len(stored)
+
+
 # Dropping
 
 
