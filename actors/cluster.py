@@ -68,15 +68,21 @@ class Cluster:
     def __init__(
         self,
         engine: type[SimulatedSystem] | type[LiveSystem],
-        seed: int,
-        brokers: int,
-        network: Network | None,
-        out: str | Path | None,
-        scenario: object,
-        settings: Mapping[str, Any],
+        seed: int = 0,
+        *,
+        brokers: int = 1,
+        network: Network | None = None,
+        out: str | Path | None = None,
+        scenario: object = None,
         payload_dir: str | Path | None = None,
+        **settings: Any,
     ) -> None:
-        """Make a cluster on an engine; `simulated` and `live` are the ways to do so."""
+        """Make a cluster on an engine; `simulated` and `live` are the ways to do so.
+
+        `network` judges what crosses nodes; `out` is a directory for the event log, which else
+        stays in memory; `scenario` is noted there. Values of topics that keep them apart go to
+        `payload_dir`, or stay in memory. `settings` are those of `ClusterSettings`.
+        """
         if isinstance(brokers, bool) or not isinstance(brokers, int) or brokers < 1:
             raise BadValueError(f"brokers = {brokers!r}: expected 1 or more")
         self.settings = from_mapping(ClusterSettings, NO_DELAY, settings).settings
@@ -94,40 +100,14 @@ class Cluster:
         self._wait_for_brokers()
 
     @classmethod
-    def simulated(
-        cls,
-        seed: int = 0,
-        *,
-        brokers: int = 1,
-        network: Network | None = None,
-        out: str | Path | None = None,
-        scenario: object = None,
-        payload_dir: str | Path | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Make a cluster in virtual time; `settings` are those of `ClusterSettings`.
-
-        Values of topics that keep them apart go to `payload_dir`; in memory unless given.
-        """
-        return cls(SimulatedSystem, seed, brokers, network, out, scenario, settings, payload_dir)
+    def simulated(cls, seed: int = 0, **options: Any) -> Self:
+        """Make a cluster in virtual time; the options are those of `Cluster`."""
+        return cls(SimulatedSystem, seed, **options)
 
     @classmethod
-    def live(
-        cls,
-        seed: int = 0,
-        *,
-        brokers: int = 1,
-        network: Network | None = None,
-        out: str | Path | None = None,
-        scenario: object = None,
-        payload_dir: str | Path | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Make a cluster on threads; `settings` are those of `ClusterSettings`.
-
-        Values of topics that keep them apart go to `payload_dir`; in memory unless given.
-        """
-        return cls(LiveSystem, seed, brokers, network, out, scenario, settings, payload_dir)
+    def live(cls, seed: int = 0, **options: Any) -> Self:
+        """Make a cluster on threads; the options are those of `Cluster`."""
+        return cls(LiveSystem, seed, **options)
 
     # Time and events
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from pykka import Future
 
-    from ..model.batch import Record
+    from ..model.record import Record
     from .handles import ProducerHandle
     from .ref import Item, Ref
     from .system import System
