@@ -1,13 +1,15 @@
 """A partition's log: batches one after the other, found by offset and by time.
 
-Offsets are dense: the log gives each record the next one and never skips. What may lie behind a
-partition is a `Storage`; `MemoryLog` is the one that forgets everything when its broker crashes.
+The log gives each record the next offset and never skips, but compaction takes records out and
+leaves gaps, where others keep their offsets. An offset in a gap is as good as any: reading goes on
+with the next record there is. What may lie behind a partition is a `Storage`; `MemoryLog` is the
+one that forgets everything when its broker crashes.
 
 Where a read begins and ends is found by bisection, never by a walk, so a thousand batches of one
 record are read nearly as fast as one of a thousand. Three lists run in parallel: the batches, their
 base offsets and the bytes before each, the latter two with an item more for the end. What retention
-drops leaves a gap at their front, closed once it is longer than the rest: dropping stays cheap
-however long the log is.
+drops leaves empty places at their front, removed once they are more than the rest: dropping stays
+cheap however long the log is.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,6 +21,7 @@ from typing import Final, Protocol, TypeAlias
 import attrs
 
 from .batch import Batch
+from .compaction import Gaps, compacted
 from .errors import BadValueError
 
 Range: TypeAlias = tuple[int, int, int, int]
@@ -42,7 +45,7 @@ class Storage(Protocol):
     """What a partition needs of a log, wherever it keeps its batches."""
 
     start_offset: int
-    """The first offset it has; equal to `end_offset` if it is empty."""
+    """The first offset that may be read; equal to `end_offset` if all was dropped."""
     end_offset: int
     """The offset that the next record gets."""
     high_watermark: int
@@ -60,17 +63,26 @@ class Storage(Protocol):
     def available_bytes(self, offset: int) -> int:
         """How much there is to read from this offset on."""
 
+    def count_between(self, start: int, end: int) -> int:
+        """Count the records in a range of offsets."""
+
     def offset_at(self, timestamp_us: int) -> int:
         """Find the first offset that was made at this time or later; the end if none was."""
 
     def offset_at_append_time(self, time_us: int) -> int:
         """Find the first offset that was appended at this time or later; the end if none was."""
 
+    def offset_for_bytes(self, max_bytes: int) -> int:
+        """Find the lowest offset from which on there are at most so many bytes."""
+
     def ranges(self, start: int, end: int) -> list[Range]:
-        """Split a range of offsets where appended batches meet."""
+        """Split a range of offsets where appended batches meet, and where records are missing."""
 
     def truncate_before(self, offset: int) -> None:
         """Drop everything below this offset."""
+
+    def compact(self, up_to: int, tombstones_before_us: int | None = None) -> list[Batch]:
+        """Drop records below `up_to` that a later one of their key replaces; give what went."""
 
 
 @attrs.frozen
@@ -78,7 +90,9 @@ class Snapshot:
     """A log as it was: handed to the next leader of its partition, by reference."""
 
     start_offset: int
-    """The first offset it has."""
+    """The first offset that may be read."""
+    end_offset: int
+    """The offset that the next record gets, whether or not the last ones are still there."""
     high_watermark: int
     """Up to where it was safe."""
     batches: tuple[Batch, ...]
@@ -92,30 +106,33 @@ class MemoryLog:
         self.start_offset = start_offset
         self.end_offset = start_offset
         self.high_watermark = start_offset
-        self._batches: list[Batch] = []
-        self._bases = [start_offset]
-        self._bytes_before = [0]
-        self._head = 0
-        self._timestamps = _Latest(attrgetter("latest_us"))
-        self._append_times = _Latest(attrgetter("append_time_us"))
+        self._lay_out([])
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot) -> "MemoryLog":
         """Continue a log where it was handed over."""
         log = cls(snapshot.start_offset)
-        log._batches = list(snapshot.batches)
-        counts = (batch.count for batch in snapshot.batches)
-        log._bases = list(accumulate(counts, initial=snapshot.start_offset))
-        sizes = (batch.bytes for batch in snapshot.batches)
-        log._bytes_before = list(accumulate(sizes, initial=0))
-        log.end_offset = log._bases[-1]
+        log.end_offset = snapshot.end_offset
         log.high_watermark = snapshot.high_watermark
+        log._lay_out(list(snapshot.batches))
         return log
 
     def snapshot(self) -> Snapshot:
         """Keep what the log has now, whatever becomes of it."""
         batches = tuple(self._batches[self._head :])
-        return Snapshot(self.start_offset, self.high_watermark, batches)
+        return Snapshot(self.start_offset, self.end_offset, self.high_watermark, batches)
+
+    def _lay_out(self, batches: list[Batch]) -> None:
+        """Hold these batches and no others, between the start and the end as they are."""
+        self._batches = batches
+        self._bases = [*(batch.base_offset for batch in batches), self.end_offset]
+        self._bytes_before = list(accumulate((batch.bytes for batch in batches), initial=0))
+        self._head = 0
+        self._timestamps = _Latest(attrgetter("latest_us"))
+        self._append_times = _Latest(attrgetter("append_time_us"))
+        there = sum(batch.count for batch in batches)
+        dense = there == self.end_offset - self.start_offset
+        self._gaps = None if dense else Gaps(batches, self.start_offset, self.end_offset)
 
     def append(self, batch: Batch, now_us: int, epoch: int) -> Batch:
         """Take a batch in and give it back with its offsets.
@@ -144,22 +161,35 @@ class MemoryLog:
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
         end = self.end_offset
-        if up_to is not None:
-            end = min(end, up_to)
+        if up_to is not None and up_to < end:
+            end = up_to
+        gaps = self._gaps
+        if gaps is not None:
+            offset = gaps.skip(offset)
         if max_records is not None:
-            end = min(end, offset + max_records)
+            beyond = offset + max_records if gaps is None else gaps.after(offset, max_records)
+            end = min(end, beyond)
         if offset >= end:
             return ()
         index = self._index(offset)
-        end = min(end, self._reach(index, offset, max_bytes))
+        reach = self._reach(index, offset, max_bytes)
+        if reach < end:
+            end = reach
         return tuple(self._between(index, offset, end))
 
     def available_bytes(self, offset: int) -> int:
         """How much there is to read from this offset on, or from the start if that is later."""
         if offset >= self.end_offset:
             return 0
-        offset = max(offset, self.start_offset)
+        offset = self._existing(max(offset, self.start_offset))
         return self._bytes_before[-1] - self._position(self._index(offset), offset)
+
+    def count_between(self, start: int, end: int) -> int:
+        """Count the records in a range of offsets: how far behind is who is at its start."""
+        start, end = max(start, self.start_offset), min(end, self.end_offset)
+        if start >= end:
+            return 0
+        return end - start if self._gaps is None else self._gaps.rank(end) - self._gaps.rank(start)
 
     def offset_at(self, timestamp_us: int) -> int:
         """Find the first offset that was made at this time or later; the end if none was.
@@ -176,12 +206,25 @@ class MemoryLog:
         index = self._append_times.find(self._batches, self._head, time_us)
         return self._bases[index]
 
+    def offset_for_bytes(self, max_bytes: int) -> int:
+        """Find the lowest offset from which on there are at most so many bytes.
+
+        For retention, which drops whole batches only and never the newest, as Kafka keeps its
+        active segment; the start if there is nothing to drop.
+        """
+        wanted = self._bytes_before[-1] - max_bytes
+        index = bisect_left(self._bytes_before, wanted, self._head)
+        index = min(index, len(self._batches) - 1)
+        return self._bases[index] if index > self._head else self.start_offset
+
     def ranges(self, start: int, end: int) -> list[Range]:
         """Split a range of offsets where appended batches meet; what is not there is left out.
 
-        An event about records never spans two appended batches, so that it has one append time.
+        An event about records never spans two appended batches, so that it has one append time,
+        nor a gap, so that its count tells its offsets.
         """
-        start, end = max(start, self.start_offset), min(end, self.end_offset)
+        start = self._existing(max(start, self.start_offset))
+        end = min(end, self.end_offset)
         return [
             (piece.base_offset, piece.count, piece.bytes, piece.append_time_us)
             for piece in self._between(self._index(start), start, end)
@@ -194,6 +237,7 @@ class MemoryLog:
         if offset <= self.start_offset:
             return
         self.start_offset = offset
+        offset = self._existing(offset)
         head = self._index(offset)
         self._batches[self._head : head] = [_GONE] * (head - self._head)
         self._head = head
@@ -202,9 +246,21 @@ class MemoryLog:
             self._batches[head] = self._batches[head][offset - self._bases[head] :]
             self._bases[head] = offset
         if head > len(self._batches) - head:
-            self._close_gap()
+            self._remove_empty_places()
 
-    def _close_gap(self) -> None:
+    def compact(self, up_to: int, tombstones_before_us: int | None = None) -> list[Batch]:
+        """Drop records below `up_to` that a later one of their key replaces; give what went.
+
+        The later one may be anywhere in the log. A record without a key stays. A tombstone, which
+        says None where values are said, goes even if it is the last of its key, once it was
+        appended before a time. Neither the start nor the end of the log moves.
+        """
+        kept, gone = compacted(self._batches[self._head :], up_to, tombstones_before_us)
+        if gone:
+            self._lay_out(kept)
+        return gone
+
+    def _remove_empty_places(self) -> None:
         del self._batches[: self._head]
         del self._bases[: self._head]
         del self._bytes_before[: self._head]
@@ -212,11 +268,16 @@ class MemoryLog:
         self._append_times.drop(self._head)
         self._head = 0
 
+    def _existing(self, offset: int) -> int:
+        """Give the first offset from this one on that has a record; the end if none has."""
+        return offset if self._gaps is None else self._gaps.skip(offset)
+
     def _index(self, offset: int) -> int:
         """Where the batch is that has this offset; behind the last one for the end."""
         return bisect_right(self._bases, offset, self._head) - 1
 
-    # Below, `index` is where the batch with the first offset is: found once by who calls.
+    # Below, `index` is where the batch with the first offset is, and there is a record at that
+    # offset: found once by who calls.
 
     def _position(self, index: int, offset: int) -> int:
         """How many bytes are before this offset, dropped ones included."""
@@ -239,7 +300,7 @@ class MemoryLog:
             return []
         last = bisect_left(self._bases, end, index) - 1
         batches = self._batches[index : last + 1]
-        if end < self._bases[last + 1]:
+        if end - self._bases[last] < batches[-1].count:
             batches[-1] = batches[-1][: end - self._bases[last]]
         if start > self._bases[index]:
             batches[0] = batches[0][start - self._bases[index] :]

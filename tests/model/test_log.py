@@ -17,6 +17,8 @@ from wavetank.model.record import Record
 
 TIMES = st.integers(-5, 30)
 SIZES = st.integers(0, 30)
+KEYS = st.integers(0, 7)
+NUMBERS = st.integers(0, 99)
 
 
 @st.composite
@@ -34,8 +36,11 @@ def columns(draw: st.DrawFn, count: int, ints: st.SearchStrategy[int]) -> Any:
 def batches(draw: st.DrawFn) -> Batch:
     """A batch that is perhaps a part of another, perhaps appended elsewhere before."""
     count = draw(st.integers(1, 6))
+    perhaps = st.lists(st.none() | KEYS, min_size=count, max_size=count)
     batch = Batch(
-        "shop", draw(st.integers(0, 9)), count, keys=draw(st.none() | columns(count, TIMES)),
+        "shop", draw(st.integers(0, 9)), count,
+        keys=draw(st.none() | columns(count, KEYS) | perhaps),
+        values=draw(st.none() | columns(count, NUMBERS) | perhaps),
         timestamps_us=draw(columns(count, TIMES)), sizes=draw(columns(count, SIZES)),
     )  # fmt: skip
     batch = batch[draw(st.integers(0, count - 1)) :]
@@ -47,13 +52,17 @@ def records_of(found: tuple[Batch, ...]) -> list[Record]:
 
 
 class LogAndList(RuleBasedStateMachine):
-    """Does the same to a log and to a list, where each record goes with its batch's number."""
+    """Does the same to a log and to a list, where each record goes with its batch's number.
+
+    Compaction tears batches apart: what is left of one gets new numbers, for each run its own.
+    """
 
     @initialize(start=st.integers(0, 50))
     def begin(self, start: int) -> None:
         self.log = MemoryLog(start)
         self.start = self.end = start
         self.kept: list[tuple[int, Record]] = []
+        self.tombstones: set[int] = set()
         self.appended = 0
 
     def offsets(self, data: st.DataObject) -> int:
@@ -72,6 +81,8 @@ class LogAndList(RuleBasedStateMachine):
             for record in batch.records("orders", 0):
                 placed = record._replace(offset=self.end, append_time_us=now_us)
                 self.kept.append((self.appended, placed))
+                if batch.values is not None and record.value is None:
+                    self.tombstones.add(self.end)
                 self.end += 1
             self.appended += 1
 
@@ -93,7 +104,7 @@ class LogAndList(RuleBasedStateMachine):
         assert len(found) == len({self.number_at(batch.base_offset) for batch in found})
 
     def number_at(self, offset: int) -> int:
-        return self.kept[offset - self.start][0]
+        return next(number for number, record in self.kept if record.offset == offset)
 
     def expected_read(
         self, offset: int, max_bytes: int, max_records: int | None, up_to: int | None
@@ -126,6 +137,20 @@ class LogAndList(RuleBasedStateMachine):
         expected = sum(record.size for _, record in self.from_offset(offset))
         assert self.log.available_bytes(offset) == expected
 
+    @rule(start=st.integers(0, 200), end=st.integers(0, 200))
+    def count_a_range(self, start: int, end: int) -> None:
+        expected = sum(start <= record.offset < end for _, record in self.kept)
+        assert self.log.count_between(start, end) == expected
+
+    @rule(max_bytes=st.integers(-1, 300))
+    def look_up_how_much_to_keep(self, max_bytes: int) -> None:
+        expected = self.start
+        while (inside := self.from_offset(expected)) and inside[-1][0] != inside[0][0]:
+            if sum(record.size for _, record in inside) <= max_bytes:
+                break
+            expected = next(record.offset for number, record in inside if number != inside[0][0])
+        assert self.log.offset_for_bytes(max_bytes) == expected
+
     @rule(time_us=st.integers(-1, 40))
     def look_up_a_timestamp(self, time_us: int) -> None:
         late = [record.offset for _, record in self.kept if record.timestamp_us >= time_us]
@@ -153,6 +178,34 @@ class LogAndList(RuleBasedStateMachine):
         self.log.truncate_before(offset)
         self.kept = self.from_offset(offset)
         self.start = offset
+
+    @rule(further=st.integers(-1, 60), tombstones_before_us=st.none() | TIMES)
+    def compact(self, further: int, tombstones_before_us: int | None) -> None:
+        up_to = self.start + further
+        gone = records_of(tuple(self.log.compact(up_to, tombstones_before_us)))
+        expected = self.replaced(up_to)
+        if tombstones_before_us is not None:
+            expected |= {
+                record.offset
+                for _, record in self.kept
+                if record.offset in self.tombstones and record.offset < up_to
+                if record.key is not None and record.append_time_us < tombstones_before_us
+            }
+        assert gone == [record for _, record in self.kept if record.offset in expected]
+        self.keep([pair for pair in self.kept if pair[1].offset not in expected])
+
+    def replaced(self, up_to: int) -> set[int]:
+        last = {record.key: record.offset for _, record in self.kept}
+        offsets = {record.offset for _, record in self.kept if record.key is not None}
+        return {offset for offset in offsets - set(last.values()) if offset < up_to}
+
+    def keep(self, pairs: list[tuple[int, Record]]) -> None:
+        """Give each run of records that were appended together and have no gap its number."""
+        runs = groupby(enumerate(pairs), lambda item: (item[1][0], item[1][1].offset - item[0]))
+        self.kept = []
+        for _, run in runs:
+            self.kept += [(self.appended, record) for _, (_, record) in run]
+            self.appended += 1
 
     @rule()
     def truncate_what_is_gone_already(self) -> None:
