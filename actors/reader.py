@@ -109,7 +109,8 @@ class Reader(Waiter[Reading]):
         share = self.answered(fetched.request)
         if share is None:
             return
-        if fetched.batches and fetched.batches[0].base_offset == share.next_fetch:
+        # A compacted log has gaps: what comes next may begin later than where it was asked for.
+        if fetched.batches and fetched.batches[0].base_offset >= share.next_fetch:
             share.buffer.extend(fetched.batches)
             last = fetched.batches[-1]
             share.next_fetch = last.base_offset + last.count
