@@ -34,13 +34,13 @@ def compacted(
     others of its batch could have said something; a batch without values is synthetic, and is not
     made of tombstones. Records without a key have nothing that could replace them.
     """
-    counts = np.fromiter((batch.count for batch in batches), np.int64, len(batches))
-    starts = np.cumsum(counts) - counts
-    stays = _last_of_each_key(batches, counts, starts)
     reach = bisect_left(batches, up_to, key=lambda batch: batch.base_offset)
     if not reach:
         return list(batches), []
     below = batches[:reach]
+    counts = np.fromiter((batch.count for batch in batches), np.int64, len(batches))
+    starts = np.cumsum(counts) - counts
+    stays = _last_of_each_key(batches, counts, starts)
     if tombstones_before_us is not None:
         tombstones = [
             start + index

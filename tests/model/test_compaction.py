@@ -56,7 +56,7 @@ def logs(draw: st.DrawFn) -> MemoryLog:
         values = st.lists(st.sampled_from([None, "x"]), min_size=count, max_size=count)
         batch = Batch(
             "shop", 0, count, keys=draw(keys_of(count)), values=draw(st.none() | values),
-            timestamps_us=0, sizes=draw(st.integers(0, 9)),
+            timestamps_us=draw(st.integers(0, 9)), sizes=draw(st.integers(0, 9)),
         )  # fmt: skip
         log.append(batch, now_us, 0)
     return log
@@ -126,6 +126,45 @@ def test_each_record_is_found_from_every_offset_since_the_one_before(
             assert offsets_of(log.read(asked, max_bytes=99, max_records=1)) == [offset]
     for asked in range(offsets[-1] + 1, log.end_offset + 1):
         assert log.read(asked, max_bytes=99) == ()
+
+
+@given(logs(), st.integers(0, 50), st.integers(0, 9), st.integers(0, 9))
+def test_a_limited_read_counts_only_records_that_are_still_there(
+    log: MemoryLog, up_to: int, max_records: int, further: int
+) -> None:
+    log.compact(up_to, LATER)
+    offsets = offsets_of(batches_of(log))
+    for asked in range(log.start_offset, log.end_offset + 1):
+        there = [offset for offset in offsets if offset >= asked]
+        found = log.read(asked, max_bytes=10**9, max_records=max_records)
+        assert offsets_of(found) == there[:max_records]
+        found = log.read(asked, max_bytes=10**9, up_to=asked + further)
+        assert offsets_of(found) == [offset for offset in there if offset < asked + further]
+
+
+@given(logs(), st.integers(0, 50), st.integers(1, 20))
+def test_ranges_have_exactly_the_records_that_are_still_there(
+    log: MemoryLog, up_to: int, length: int
+) -> None:
+    log.compact(up_to, LATER)
+    offsets = offsets_of(batches_of(log))
+    for start in range(log.start_offset, log.end_offset):
+        ranges = log.ranges(start, start + length)
+        assert all(count for _, count, _, _ in ranges)
+        found = [base + index for base, count, _, _ in ranges for index in range(count)]
+        assert found == [offset for offset in offsets if start <= offset < start + length]
+
+
+@given(logs(), st.integers(0, 50), st.integers(0, 10))
+def test_what_went_is_not_found_by_time_any_more(log: MemoryLog, up_to: int, time_us: int) -> None:
+    log.offset_at_append_time(time_us)
+    log.offset_at(time_us)
+    log.compact(up_to, LATER)
+    records = records_of(batches_of(log))
+    appended = [record.offset for record in records if record.append_time_us >= time_us]
+    assert log.offset_at_append_time(time_us) == (appended or [log.end_offset])[0]
+    made = [record.offset for record in records if record.timestamp_us >= time_us]
+    assert log.offset_at(time_us) == (made or [log.end_offset])[0]
 
 
 @given(logs(), st.integers(0, 50), st.integers(-1, 50), st.integers(-1, 50))
