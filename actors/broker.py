@@ -112,7 +112,7 @@ class Broker(Actor):
         known = self.led.get(lead.partition)
         if known is None or known.epoch < lead.epoch:
             name = f"{lead.partition}" + (f"@{lead.epoch}" if lead.epoch else "")
-            ref = self.spawn(Partition, name, lead, self.ref.name)
+            ref = self.spawn(Partition, name, lead, self.ref.name, self.settings)
             known = self.led[lead.partition] = Leading(lead.partition, lead.epoch, ref)
         self.send(self.controller, known)
 

@@ -156,19 +156,20 @@ class Cluster:
         return name
 
     def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        type: type = object,
-        *,
-        payloads: Literal["inline", "external"] = "inline",
+        self, name: str, partitions: int = 1, type: type = object, **options: Any
     ) -> Topic:
         """Make a topic; its values must be instances of `type`.
 
-        With external `payloads` values are kept apart, and records have references in their place.
+        The options are the other fields of `Topic`: with `payloads="external"` values are kept
+        apart, and records have references in their place; `cleanup`, `retention`,
+        `retention_bytes` and `keep_owed` say which records go and when.
         """
-        topic = Topic(name, partitions, type, payloads)
-        if payloads == "external":
+        known = [field.name for field in attrs.fields(Topic) if field.name != "keeper"]
+        for option in options:
+            if option not in known:
+                raise UnknownNameError("topic option", option, known)
+        topic = Topic(name, partitions, type, **options)
+        if topic.payloads == "external":
             topic = attrs.evolve(topic, keeper=self._keeper())
         self._order(CreateTopic(topic))
         return topic

@@ -132,17 +132,15 @@ class Group:
         lags = {}
         for partition in sorted(self._cluster.metadata().leaders):
             if partition.topic in self.topics:
-                view = self._cluster.inspect(partition)
-                committed = max(self._position(view), view.start_offset)
-                lags[partition] = view.end_offset - committed
+                lags[partition] = self._lag(self._cluster.inspect(partition))
         return lags
 
-    def _position(self, view: PartitionView) -> int:
-        """Where the group stands; in a broadcast, where the last of its subscribers does."""
+    def _lag(self, view: PartitionView) -> int:
+        """What the group has to consume; in a broadcast, what the last of its subscribers has."""
         if self.delivery != "broadcast":
-            return view.committed.get(self.name, 0)
-        each = [at for name, at in view.committed.items() if name.startswith(f"{self.name}/")]
-        return min(each, default=0)
+            return view.lags.get(self.name, view.records)
+        each = [lag for name, lag in view.lags.items() if name.startswith(f"{self.name}/")]
+        return max(each, default=view.records)
 
     def keys(self) -> dict[TopicPartition, KeysView]:
         """The hot keys of a key-shared group and the load of each consumer, by partition."""

@@ -33,10 +33,11 @@ from ..model.exchange import (
 from ..model.log import MemoryLog, OffsetOutOfRangeError
 from ..model.protocol import Drop, HandOver, Lead, Reserve, Reserved
 from .actor import receives
-from .dispatcher import Dispatcher
+from .janitor import Janitor
 from .subscription import Subscription
 
 if TYPE_CHECKING:
+    from ..model.settings import ClusterSettings
     from .ref import Ref
     from .timers import Timer
 
@@ -64,13 +65,14 @@ class PartitionState:
     log: object
     cursors: tuple[tuple[str, Cursor], ...]
     subscriptions: tuple[Subscription, ...]
+    leases: tuple[tuple[str, tuple[int, int]], ...]
 
 
-class Partition(Dispatcher):
+class Partition(Janitor):
     """Leads one partition in one epoch."""
 
-    def __init__(self, lead: Lead, broker: str) -> None:
-        super().__init__()
+    def __init__(self, lead: Lead, broker: str, settings: ClusterSettings) -> None:
+        super().__init__(settings)
         self.partition = lead.partition
         self.topic, self.number = lead.partition
         self.epoch = lead.epoch
@@ -86,10 +88,13 @@ class Partition(Dispatcher):
         self.reserved = lead.reserved
         self.asked_for = lead.reserved
         self.waiting: dict[tuple[Ref, int], tuple[Fetch, Timer]] = {}
+        if lead.state is not None:
+            self.leases = dict(lead.state.leases)
         self.inherited = lead.state.subscriptions if lead.state is not None else ()
         self.resigned = False
 
     def started(self) -> None:
+        super().started()
         for former in self.inherited:
             sub = Subscription(former.name, former.terms, self.cursors[former.name])
             sub.given = dict(former.given)
@@ -151,6 +156,7 @@ class Partition(Dispatcher):
             if cursor is None or not cursor.may_act(fetch.member, fetch.generation):
                 self.send(asker, Fenced(fetch.request, cursor.generation if cursor else -1))
                 return True
+            self.leases[fetch.group] = (self.now, self.leases[fetch.group][1])
         log = self.log
         waits = wait and fetch.max_wait_us and log.start_offset <= fetch.offset <= log.end_offset
         if waits and log.available_bytes(fetch.offset) < fetch.min_bytes:
@@ -181,6 +187,7 @@ class Partition(Dispatcher):
             self.reply(NotLeader(claim.request))
             return
         cursor = self.cursors.setdefault(claim.group, Cursor())
+        self.leases[claim.group] = (self.now, claim.ttl_us)
         if not cursor.claim(claim.member, claim.generation):
             self.reply(Fenced(claim.request, cursor.generation))
             return
@@ -218,6 +225,7 @@ class Partition(Dispatcher):
             )
             self.reply(Fenced(commit.request, cursor.generation if cursor else -1))
             return
+        self.leases[commit.group] = (self.now, self.leases[commit.group][1])
         offset = min(commit.offset, self.log.end_offset)
         before = cursor.commit(offset)
         for base_offset, count, size, append_time_us in self.log.ranges(before, offset):
@@ -254,8 +262,17 @@ class Partition(Dispatcher):
                 self.log.end_offset,
                 {n: c.committed for n, c in self.cursors.items() if c.committed is not None},
                 {n: c.owner for n, c in self.cursors.items() if c.owner is not None},
+                self.log.count_between(self.log.start_offset, self.log.end_offset),
+                {n: self.lag(c) for n, c in self.cursors.items()},
             )
         )
+
+    def lag(self, cursor: Cursor) -> int:
+        """How many records a group has still to consume, whatever their order."""
+        log = self.log
+        if cursor.committed is None:
+            return log.count_between(log.start_offset, log.end_offset)
+        return cursor.undone() + log.count_between(cursor.next, log.end_offset)
 
     # The end of an epoch
 
@@ -267,7 +284,8 @@ class Partition(Dispatcher):
         """
         cursors = tuple((name, cursor.copy()) for name, cursor in self.cursors.items())
         subscriptions = tuple(self.subscriptions.values())
-        state = PartitionState(self.log.snapshot(), cursors, subscriptions)
+        leases = tuple(self.leases.items())
+        state = PartitionState(self.log.snapshot(), cursors, subscriptions, leases)
         self.send(
             order.to,
             Lead(
@@ -306,7 +324,7 @@ class Partition(Dispatcher):
                 topic=self.topic,
                 partition=self.number,
                 base_offset=log.start_offset,
-                count=log.end_offset - log.start_offset,
+                count=log.count_between(log.start_offset, log.end_offset),
                 epoch=self.epoch,
                 detail="unreplicated, in memory",
             )

@@ -56,7 +56,8 @@ class Reader(Waiter[Reading]):
             self.ask_leader(share, self.fetch_of)
 
     def claim_of(self, request: int, share: Reading) -> Claim:
-        return Claim(request, self.group, self.identity, self.generation)
+        ttl_us = self.settings.subscriber_ttl_ms * 1_000
+        return Claim(request, self.group, self.identity, self.generation, ttl_us)
 
     def fetch_of(self, request: int, share: Reading) -> Fetch:
         settings = self.settings

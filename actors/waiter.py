@@ -123,9 +123,7 @@ class Waiter(Member[S]):
 
     def serve(self) -> None:
         """Hand out what there is, to whoever waits for it."""
-        if self.rejoin == "eager":
-            return
-        if not self.is_ready():
+        if self.rejoin == "eager" or self.leaving is not None or not self.is_ready():
             return
         if self.poll is not None:
             pieces = () if self.error else self.take(self.poll.max_records)

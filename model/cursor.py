@@ -276,6 +276,10 @@ class Cursor:
             heappop(self._due)
         return self._due[0][0] if self._due else None
 
+    def undone(self) -> int:
+        """How many records of the window are not done."""
+        return self.available + self.blocked + sum(self.in_flight.values())
+
     def state(self, offset: int) -> int:
         """The state of any offset."""
         if self.committed is None or offset >= self.next:

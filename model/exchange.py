@@ -60,6 +60,8 @@ class Claim:
     group: str
     member: str
     generation: int
+    ttl_us: int
+    """Not heard of for so long, the group is forgotten here."""
 
 
 @attrs.frozen
@@ -170,6 +172,10 @@ class PartitionView:
     """By group."""
     owners: Mapping[str, str]
     """By group."""
+    records: int
+    """How many there are."""
+    lags: Mapping[str, int]
+    """How many of them each group has still to consume."""
 
 
 # What the outside tells producers and consumers

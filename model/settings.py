@@ -219,6 +219,8 @@ class ClusterSettings:
     """Without a heartbeat for so long, a broker is taken for dead."""
     group_initial_rebalance_delay_ms: int = _whole(3_000)
     """How long the first rebalance of an empty group waits for more members."""
+    log_retention_check_interval_ms: int = _whole(5_000, least=1)
+    """How often a partition looks for what can go."""
 
     def __attrs_post_init__(self) -> None:
         _beat_in_time(
