@@ -127,8 +127,8 @@ class Janitor(Dispatcher):
             for span in spans:
                 self.lose_to(group, cursor, span, batches)
         if self.config.keeper is not None:
-            for batch in batches:
-                self.send(self.config.keeper, DropPayloads(references(batch)))
+            gone = tuple(each for batch in batches for each in references(batch))
+            self.send(self.config.keeper, DropPayloads(gone))
 
     def lose_to(self, group: str, cursor: Cursor, span: Span, batches: Sequence[Batch]) -> None:
         """Move a group's position over what is gone, and record what it has not consumed of it."""
