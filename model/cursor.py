@@ -119,7 +119,7 @@ class Cursor:
 
         For what is not in the log any more, and for what has been buried elsewhere.
         """
-        if end > self.next:
+        if max(start, self.next) < end:
             self.look_at(end)
         low, high = self._places(start, end)
         for member in self._numbers:
@@ -258,13 +258,12 @@ class Cursor:
 
     def condemned(self) -> list[Span]:
         """Take the list of what has been condemned since the last time; `drop` ends them."""
-        condemned, self._condemned = self._condemned, []
-        return condemned
+        listed, self._condemned = self._condemned, []
+        return [span for start, end in listed for span in self._condemned_in(start, end)]
 
     def condemn_again(self) -> None:
         """List all that is condemned once more: whoever was to bury it is gone."""
-        low, high = self._places(self._committed, self.next)
-        self._condemned = self._runs(selected(self._state[low:high] == CONDEMNED, low))
+        self._condemned = self._condemned_in(self._committed, self.next)
 
     def deliveries(self, offset: int) -> int:
         """How often a record of the window has been given out."""
@@ -306,6 +305,10 @@ class Cursor:
         low, high = self._places(start, end)
         mine = (self._state[low:high] == FLYING) & (self._holder[low:high] == number)
         return selected(mine, low)
+
+    def _condemned_in(self, start: int, end: int) -> list[Span]:
+        low, high = self._places(start, end)
+        return self._runs(selected(self._state[low:high] == CONDEMNED, low))
 
     def _lands(self, member: str, places: Places) -> int:
         """Count a member's records out of flight; how many they are."""
@@ -378,6 +381,6 @@ class Cursor:
     def _make_columns(self, count: int) -> None:
         self._state = np.zeros(count, np.uint8)
         self._holder = np.zeros(count, np.int16)
-        self._deliveries = np.zeros(count, np.uint16)
+        self._deliveries = np.zeros(count, np.uint32)
         self._slot = np.zeros(count if self.keyed else 0, np.uint16)
         self._due_us = np.zeros(count, np.int64)
