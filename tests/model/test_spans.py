@@ -1,5 +1,7 @@
 """Ranges of offsets against plain sets of numbers."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,7 @@ def offsets_of(spans: list[Span]) -> list[int]:
 def apart(spans: list[Span]) -> bool:
     """Whether ranges are in order, each of something, with a gap between any two."""
     edges = [edge for span in spans for edge in span]
-    return all(a < b for a, b in zip(edges, edges[1:], strict=False))
+    return all(a < b for a, b in pairwise(edges))
 
 
 @given(BEGINNINGS, NUMBERS)
