@@ -1,7 +1,6 @@
-"""A producer: batches what it is given to send, and sees it into the log.
+"""A producer: sees the batches that it makes of what it is given into the log.
 
-Records wait in an open batch for each partition until it is full or has waited `linger_ms`; full
-batches wait in line until fewer than `max_in_flight` are on their way to that partition's leader.
+Batches wait in line until fewer than `max_in_flight` are on their way to their partition's leader.
 What is not answered is sent again, until the delivery timeout gives it up: with acknowledgements,
 nothing that was promised is lost without a word.
 """
@@ -15,36 +14,23 @@ import attrs
 
 from ..model import kinds
 from ..model.batch import Batch
-from ..model.errors import BadValueError
 from ..model.exchange import (
     Append,
     Appended,
     NotLeader,
     Receipt,
-    Send,
     SendFailed,
-    SendMany,
     TooFarAhead,
 )
-from ..model.topics import Topic, TopicPartition, size_of
-from ..strategies.batching import cut
-from ..strategies.partitioning import Partitioner, next_sticky
+from ..model.topics import TopicPartition
+from ..strategies.partitioning import Partitioner
 from ..strategies.retry import backoff_us
+from .accumulator import Accumulator
 from .actor import receives
-from .client import Client
 
 if TYPE_CHECKING:
     from ..model.settings import ProducerSettings
     from .ref import Ref
-    from .timers import Timer
-
-
-@attrs.frozen
-class LingerOver:
-    """An open batch has waited long enough."""
-
-    partition: TopicPartition
-    number: int
 
 
 @attrs.frozen
@@ -73,20 +59,7 @@ class Flight:
     to: Ref | None = None
 
 
-@attrs.define
-class OpenBatch:
-    """Records that wait for company."""
-
-    number: int
-    sends: list[Send] = attrs.Factory(list)
-    askers: list[Ref] = attrs.Factory(list)
-    times_us: list[int] = attrs.Factory(list)
-    sizes: list[int] = attrs.Factory(list)
-    bytes: int = 0
-    timer: Timer | None = None
-
-
-class Producer(Client):
+class Producer(Accumulator):
     """Sends the records it is given."""
 
     settings: ProducerSettings
@@ -97,134 +70,15 @@ class Producer(Client):
         settings: ProducerSettings,
         partitioner: Partitioner,
     ) -> None:
-        super().__init__(controller, settings)
-        self.partitioner = partitioner
-        self.homeless: deque[tuple[Send | SendMany, Ref]] = deque()
-        """What waits for its topic to be known."""
-        self.open: dict[TopicPartition, OpenBatch] = {}
-        self.opened = 0
+        super().__init__(controller, settings, partitioner)
         self.queues: dict[TopicPartition, deque[Flight]] = {}
         self.flights: dict[int, Flight] = {}
         self.in_flight: dict[TopicPartition, int] = {}
         self.sequences: dict[TopicPartition, int] = {}
-        self.stickies: dict[str, int] = {}
         self.sweeping = False
 
     def started(self) -> None:
         self.look_around()
-
-    # Making batches
-
-    @receives(Send)
-    def on_send(self, send: Send) -> None:
-        self.take(send, self.sender)
-
-    @receives(SendMany)
-    def on_send_many(self, send: SendMany) -> None:
-        self.take(send, self.sender)
-
-    def take(self, send: Send | SendMany, asker: Ref) -> None:
-        topic = self.metadata.topics.get(send.topic)
-        if topic is None:
-            self.homeless.append((send, asker))
-            self.refresh()
-            self.keep_sweeping()
-        elif isinstance(send, SendMany):
-            self.take_many(topic, send, asker)
-        else:
-            self.take_one(topic, send, asker)
-
-    def take_many(self, topic: Topic, send: SendMany, asker: Ref) -> None:
-        partition = TopicPartition(send.topic, send.partition)
-        if partition in self.open:
-            self.close_batch(partition)
-        batch = Batch(
-            self.ref.name,
-            0,
-            len(send.values),
-            keys=send.keys,
-            values=send.values,
-            timestamps_us=self.now,
-            sizes=[size_of(value) for value in send.values],
-        )
-        parts = cut(batch, self.settings.batch_size)
-        for part in parts[:-1]:
-            self.enqueue(partition, part, ())
-        # The last one's receipt stands for all: a partition's batches are stored in their order.
-        self.enqueue(partition, parts[-1], (asker,))
-
-    def take_one(self, topic: Topic, send: Send, asker: Ref) -> None:
-        try:
-            partition = TopicPartition(send.topic, self.choose(topic, send))
-        except BadValueError as error:
-            self.send(asker, SendFailed(error))
-            return
-        opened = self.open.get(partition)
-        if opened is None:
-            self.opened += 1
-            opened = self.open[partition] = OpenBatch(self.opened)
-        size = size_of(send.key) + size_of(send.value)
-        opened.sends.append(send)
-        opened.askers.append(asker)
-        opened.sizes.append(size)
-        opened.times_us.append(self.now if send.timestamp_us is None else send.timestamp_us)
-        opened.bytes += size
-        self.flush_if_due(partition, opened)
-
-    def choose(self, topic: Topic, send: Send) -> int:
-        topic.check(send.value)
-        return self.partitioner.choose(
-            send.key,
-            send.value,
-            topic.partitions,
-            requested=send.partition,
-            sticky=self.sticky(topic),
-            random=self.random,
-        )
-
-    def sticky(self, topic: Topic) -> int:
-        if topic.name not in self.stickies:
-            self.stickies[topic.name] = next_sticky(topic.partitions, None, self.random)
-        return self.stickies[topic.name]
-
-    def flush_if_due(self, partition: TopicPartition, opened: OpenBatch) -> None:
-        if opened.bytes >= self.settings.batch_size:
-            self.close_batch(partition)
-        elif self.settings.linger_ms:
-            if opened.timer is None:
-                wait_us = self.settings.linger_ms * 1_000
-                opened.timer = self.after(wait_us, LingerOver(partition, opened.number))
-        elif self.has_room(partition):
-            self.close_batch(partition)
-
-    @receives(LingerOver)
-    def on_linger_over(self, over: LingerOver) -> None:
-        opened = self.open.get(over.partition)
-        if opened is not None and opened.number == over.number:
-            self.close_batch(over.partition)
-
-    def close_batch(self, partition: TopicPartition) -> None:
-        """Make a batch of what is open for a partition, and put it in line."""
-        opened = self.open.pop(partition)
-        if opened.timer is not None:
-            opened.timer.cancel()
-        sends = opened.sends
-        headers = [send.headers for send in sends]
-        batch = Batch(
-            self.ref.name,
-            0,
-            len(sends),
-            keys=[send.key for send in sends],
-            values=[send.value for send in sends],
-            headers=headers if any(headers) else None,
-            timestamps_us=opened.times_us,
-            sizes=opened.sizes,
-        )
-        topic = self.metadata.topics[partition.topic]
-        if self.stickies.get(topic.name) == partition.partition:
-            old = self.stickies[topic.name]
-            self.stickies[topic.name] = next_sticky(topic.partitions, old, self.random)
-        self.enqueue(partition, batch, tuple(opened.askers))
 
     # Sending batches
 
@@ -352,13 +206,6 @@ class Producer(Client):
         if self.flights or self.homeless or any(self.queues.values()):
             self.keep_sweeping()
 
-    def give_up_homeless(self) -> None:
-        for send, asker in self.homeless:
-            if self.metadata.version >= 0 and send.topic not in self.metadata.topics:
-                self.send(asker, SendFailed(BadValueError(f"there is no topic {send.topic!r}")))
-        if self.metadata.version >= 0:
-            self.homeless.clear()
-
     def is_overdue(self, flight: Flight) -> bool:
         return self.now - flight.created_us >= self.settings.delivery_timeout_ms * 1_000
 
@@ -387,9 +234,7 @@ class Producer(Client):
     # Metadata
 
     def metadata_changed(self) -> None:
-        waiting, self.homeless = self.homeless, deque()
-        for send, asker in waiting:
-            self.take(send, asker)
+        self.find_homes()
         for partition in list(self.queues):
             self.pump(partition)
 
