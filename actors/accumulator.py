@@ -8,12 +8,13 @@ is not known yet waits for the metadata.
 from __future__ import annotations
 
 from collections import deque
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
 
 from ..model.batch import Batch
-from ..model.errors import BadValueError
+from ..model.errors import BadValueError, ProducerFencedError
 from ..model.exchange import Send, SendFailed, SendMany
 from ..model.topics import Topic, TopicPartition, size_of
 from ..strategies.batching import cut
@@ -66,6 +67,13 @@ class Accumulator(Client):
         self.open: dict[TopicPartition, OpenBatch] = {}
         self.opened = 0
         self.stickies: dict[str, int] = {}
+        self.fenced = False
+        """Whether another producer has taken over the id: nothing is taken any more."""
+
+    @cached_property
+    def producer_id(self) -> str:
+        """The id that its records carry."""
+        return self.settings.producer_id or self.ref.name
 
     def enqueue(self, partition: TopicPartition, batch: Batch, askers: tuple[Ref, ...]) -> None:
         """Put a batch in line for its partition."""
@@ -89,7 +97,9 @@ class Accumulator(Client):
 
     def take(self, send: Send | SendMany, asker: Ref) -> None:
         topic = self.metadata.topics.get(send.topic)
-        if topic is None:
+        if self.fenced:
+            self.send(asker, SendFailed(self.fenced_error()))
+        elif topic is None:
             self.homeless.append((send, asker))
             self.refresh()
             self.keep_sweeping()
@@ -98,12 +108,18 @@ class Accumulator(Client):
         else:
             self.take_one(topic, send, asker)
 
+    def fenced_error(self) -> ProducerFencedError:
+        return ProducerFencedError(
+            f"producer {self.ref.name!r} is fenced: another one has taken over its id, "
+            f"{self.producer_id!r}"
+        )
+
     def take_many(self, topic: Topic, send: SendMany, asker: Ref) -> None:
         partition = TopicPartition(send.topic, send.partition)
         if partition in self.open:
             self.close_batch(partition)
         batch = Batch(
-            self.ref.name,
+            self.producer_id,
             0,
             len(send.values),
             keys=send.keys,
@@ -175,7 +191,7 @@ class Accumulator(Client):
         sends = opened.sends
         headers = [send.headers for send in sends]
         batch = Batch(
-            self.ref.name,
+            self.producer_id,
             0,
             len(sends),
             keys=[send.key for send in sends],

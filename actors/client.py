@@ -68,6 +68,8 @@ class Client(Actor):
 
     def look_around(self) -> None:
         """Get to know the cluster, and look again from time to time."""
+        # An address outlives a restart: late answers to an earlier life must not look like answers.
+        self.requests = self.life << 32
         self.every(self.settings.metadata_max_age_ms * 1_000, LookAround())
         self.refresh()
 

@@ -27,10 +27,12 @@ from ..model.protocol import (
     GetMetadata,
     GroupConfig,
     HandOver,
+    InitProducer,
     Lead,
     Leader,
     Leading,
     Metadata,
+    ProducerEpoch,
     Refused,
     Register,
     Reserve,
@@ -71,6 +73,16 @@ class Seat:
     """The leader before, which is to hand over what it has."""
 
 
+@attrs.define
+class ProducerId:
+    """An id and those who have produced under it."""
+
+    epoch: int = -1
+    """The latest."""
+    holders: dict[Ref, ProducerEpoch] = attrs.Factory(dict)
+    """What each was told last: who asks again was not told, and gets nothing newer for it."""
+
+
 class Controller(Actor):
     """The broker leader of a cluster."""
 
@@ -85,6 +97,7 @@ class Controller(Actor):
         """The last epochs of deleted partitions: a new topic of that name goes on from there."""
         self.groups: dict[str, GroupConfig] = {}
         self.coordinators: dict[str, Seat] = {}
+        self.producers: dict[str, ProducerId] = {}
         self.waiting: list[tuple[Ref, list[Seat]]] = []
         """Who is to be told once all of these have been taken."""
 
@@ -105,6 +118,19 @@ class Controller(Actor):
             {g: seat.ref for g, seat in self.coordinators.items() if seat.ref is not None},
             tuple(sorted(self.brokers)),
         )
+
+    # Producers
+
+    @receives(InitProducer)
+    def on_init_producer(self, init: InitProducer) -> None:
+        known = self.producers.setdefault(init.producer_id, ProducerId())
+        told = known.holders.get(self.sender)
+        if told is None or told.request < init.request:
+            known.epoch += 1
+            told = ProducerEpoch(init.request, init.producer_id, known.epoch)
+            known.holders[self.sender] = told
+        if told.request == init.request:
+            self.reply(told)
 
     # Topics and groups
 

@@ -59,7 +59,7 @@ class Generator(Producer):
             return
         keys = load.keys.draw(count, self.numpy_random)
         sizes = load.sizes.draw(count, self.numpy_random)
-        batch = Batch(self.ref.name, 0, count, keys=keys, timestamps_us=self.now, sizes=sizes)
+        batch = Batch(self.producer_id, 0, count, keys=keys, timestamps_us=self.now, sizes=sizes)
         chosen = self.partitioner.choose_many(
             keys, None, count, topic.partitions,
             requested=load.partition, sticky=self.sticky(topic), random=self.numpy_random,

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ..model import kinds
+from ..model.batch import NOWHERE
 from ..model.cursor import Cursor
+from ..model.events import NULL_INT
 from ..model.exchange import (
+    NOT_IDEMPOTENT,
     Append,
     Appended,
     Claim,
@@ -26,12 +29,15 @@ from ..model.exchange import (
     FoundOffset,
     Inspect,
     NotLeader,
+    OutOfOrder,
     OutOfRange,
     PartitionView,
+    ProducerFenced,
     TooFarAhead,
 )
 from ..model.log import MemoryLog, OffsetOutOfRangeError
 from ..model.protocol import Drop, HandOver, Lead, Reserve, Reserved
+from ..model.sequences import Entry, ProducerBook, Stored, Verdict
 from .actor import receives
 from .janitor import Janitor
 from .subscription import Subscription
@@ -66,6 +72,7 @@ class PartitionState:
     cursors: tuple[tuple[str, Cursor], ...]
     subscriptions: tuple[Subscription, ...]
     leases: tuple[tuple[str, tuple[int, int]], ...]
+    producers: tuple[Entry, ...]
 
 
 class Partition(Janitor):
@@ -81,8 +88,10 @@ class Partition(Janitor):
         self.cursors: dict[str, Cursor] = {}
         if lead.state is None:
             self.log = MemoryLog(start_offset=lead.start_offset)
+            self.book = ProducerBook()
         else:
             self.log = MemoryLog.from_snapshot(lead.state.log)
+            self.book = ProducerBook(lead.state.producers)
             self.cursors = {name: cursor.copy() for name, cursor in lead.state.cursors}
         self.controller = lead.controller
         self.reserved = lead.reserved
@@ -108,6 +117,11 @@ class Partition(Janitor):
         if self.resigned:
             self.reply(NotLeader(append.request))
             return
+        if append.epoch != NOT_IDEMPOTENT:
+            verdict = self.book.check(append.epoch, append.floor, append.batch)
+            if verdict is not Verdict.APPEND:
+                self.refuse(append, verdict)
+                return
         end_offset = log.end_offset + append.batch.count
         if end_offset > self.asked_for - RESERVE // 2:
             self.asked_for = end_offset + RESERVE
@@ -116,6 +130,8 @@ class Partition(Janitor):
             self.reply(TooFarAhead(append.request))
             return
         batch = log.append(append.batch, self.true_now, self.epoch)
+        if append.epoch != NOT_IDEMPOTENT:
+            self.book.appended(append.epoch, append.floor, batch, self.now)
         self.record(
             kinds.APPENDED,
             topic=self.topic,
@@ -133,6 +149,36 @@ class Partition(Janitor):
             self.answer_waiting()
         if self.subscriptions:
             self.records_came()
+
+    def refuse(self, append: Append, verdict: Verdict | Stored) -> None:
+        """Answer a batch that is not to be appended: not again, not yet, or never."""
+        batch = append.batch
+        if isinstance(verdict, Stored):
+            known = verdict.base_offset != NOWHERE
+            self.record(
+                kinds.DEDUPLICATED,
+                topic=self.topic,
+                partition=self.number,
+                producer=batch.producer,
+                base_offset=verdict.base_offset if known else NULL_INT,
+                count=batch.count,
+                bytes=batch.bytes,
+                epoch=self.epoch,
+                append_time_us=verdict.append_time_us if known else NULL_INT,
+            )
+            self.reply(Appended(append.request, verdict.base_offset, verdict.append_time_us))
+        elif verdict is Verdict.FENCED:
+            self.record(
+                kinds.FENCED,
+                topic=self.topic,
+                partition=self.number,
+                producer=batch.producer,
+                count=batch.count,
+                epoch=append.epoch,
+            )
+            self.reply(ProducerFenced(append.request))
+        else:
+            self.reply(OutOfOrder(append.request))
 
     @receives(Reserved)
     def on_reserved(self, granted: Reserved) -> None:
@@ -285,7 +331,9 @@ class Partition(Janitor):
         cursors = tuple((name, cursor.copy()) for name, cursor in self.cursors.items())
         subscriptions = tuple(self.subscriptions.values())
         leases = tuple(self.leases.items())
-        state = PartitionState(self.log.snapshot(), cursors, subscriptions, leases)
+        state = PartitionState(
+            self.log.snapshot(), cursors, subscriptions, leases, self.book.snapshot()
+        )
         self.send(
             order.to,
             Lead(

@@ -32,6 +32,10 @@ class PayloadError(WavetankError):
     """The value of a record, kept apart from it, cannot be stored or is not to be had any more."""
 
 
+class ProducerFencedError(BadValueError):
+    """A producer sends under an id that another one, started later, has taken over."""
+
+
 class NothingLeftError(WavetankError):
     """A wait in virtual time that can never end: nothing is left to happen."""
 

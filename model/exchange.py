@@ -5,7 +5,7 @@ and delays, an answer without it could belong to any question.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -14,6 +14,9 @@ from .records import Piece
 from .topics import TopicPartition
 
 # Producing
+
+NOT_IDEMPOTENT: Final = -1
+"""The epoch of a producer that takes no care that nothing is stored twice."""
 
 
 @attrs.frozen
@@ -24,6 +27,11 @@ class Append:
     batch: Batch
     acks: bool
     """Whether an answer is wanted."""
+    epoch: int
+    """The producer's, or NOT_IDEMPOTENT."""
+    floor: int
+    """The lowest sequence number for this partition that the producer may still send, or send
+    again: all below is acknowledged or given up."""
 
 
 @attrs.frozen
@@ -33,6 +41,20 @@ class Appended:
     request: int
     base_offset: int
     append_time_us: int
+
+
+@attrs.frozen
+class OutOfOrder:
+    """Records with lower sequence numbers have not arrived: try again."""
+
+    request: int
+
+
+@attrs.frozen
+class ProducerFenced:
+    """Refused: another producer has taken over the id."""
+
+    request: int
 
 
 @attrs.frozen

@@ -35,6 +35,7 @@ LEADER_CHANGED: Final = "leader_changed"
 # Records: ranges, each within one appended batch
 
 APPENDED: Final = "appended"
+DEDUPLICATED: Final = "deduplicated"
 DELIVERED: Final = "delivered"
 ACKNOWLEDGED: Final = "acknowledged"
 NACKED: Final = "nacked"

@@ -49,6 +49,24 @@ class GetMetadata:
     """Asks the controller for the metadata."""
 
 
+@attrs.frozen
+class InitProducer:
+    """Asks the controller for an epoch: whoever produced under this id before is out."""
+
+    request: int
+    """The asker's life: however often it asks, it gets one epoch in each."""
+    producer_id: str
+
+
+@attrs.frozen
+class ProducerEpoch:
+    """The epoch in which to produce."""
+
+    request: int
+    producer_id: str
+    epoch: int
+
+
 # Administration: the outside asks the controller.
 
 

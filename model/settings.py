@@ -119,6 +119,13 @@ class ProducerSettings:
     """How many requests may be unanswered at once (max.in.flight.requests.per.connection)."""
     retries: int = _whole(_INT_MAX)
     """How often a batch is sent again; usually `delivery_timeout_ms` ends it first."""
+    enable_idempotence: bool = _choice(
+        attrs.Factory(lambda self: self.acks != 0 and self.retries > 0, takes_self=True), _TRUTH
+    )
+    """Whether a batch that is sent again is stored once. It takes answers and retries: as in
+    Kafka, off by itself if the settings rule one of them out."""
+    producer_id: str | None = _text()
+    """The id that its records carry, by default its name; who had it before is fenced."""
     retry_backoff_ms: int = _whole(100)
     """The wait before the first retry; it doubles with each further one."""
     retry_backoff_max_ms: int = _whole(1_000)
@@ -142,6 +149,11 @@ class ProducerSettings:
             raise BadValueError(
                 f"delivery_timeout_ms = {self.delivery_timeout_ms}: expected at least linger_ms + "
                 f"request_timeout_ms = {self.linger_ms} + {self.request_timeout_ms}"
+            )
+        if self.enable_idempotence and (self.acks == 0 or self.retries == 0):
+            got = "acks = 0" if self.acks == 0 else "retries = 0"
+            raise BadValueError(
+                f"enable_idempotence = True: expected acks of 1 or all, and retries, not {got}"
             )
 
 
@@ -243,7 +255,7 @@ _LONG_NAMES: Final = {"max_in_flight_requests_per_connection": "max_in_flight"}
 _IGNORED: Final = frozenset((
     "allow.auto.create.topics", "auto.include.jmx.reporter", "bootstrap.servers", "buffer.memory",
     "check.crcs", "client.dns.lookup", "client.id", "client.rack", "compression.type",
-    "config.providers", "connections.max.idle.ms", "default.api.timeout.ms", "enable.idempotence",
+    "config.providers", "connections.max.idle.ms", "default.api.timeout.ms",
     "enable.metrics.push", "exclude.internal.topics", "group.id", "group.protocol",
     "group.remote.assignor", "isolation.level", "key.deserializer", "key.serializer",
     "max.block.ms", "max.request.size", "metadata.max.idle.ms",
