@@ -40,11 +40,13 @@ class Lane:
     idempotent: bool
     sequence: int = 0
     """The number of the next record."""
+    floor: int = 0
+    """The lowest number that may still be sent, or sent again."""
     in_flight: int = 0
     queue: deque[Flight] = attrs.Factory(deque)
     """What waits in line, by rising number."""
     unsettled: deque[Flight] = attrs.Factory(deque)
-    """By rising number, all from the lowest that may still be sent on; kept by the idempotent."""
+    """All from the floor on, by rising number; only the idempotent have use for it."""
 
     def add(self, batch: Batch, askers: tuple[Ref, ...], now_us: int) -> Flight:
         """Give a batch its numbers."""
@@ -53,11 +55,6 @@ class Lane:
         if self.idempotent:
             self.unsettled.append(flight)
         return flight
-
-    @property
-    def floor(self) -> int:
-        """The lowest number that may still be sent, or sent again."""
-        return self.unsettled[0].batch.sequence if self.unsettled else self.sequence
 
     def ready(self) -> bool:
         """Whether what is first in line may be sent.
@@ -75,7 +72,8 @@ class Lane:
         flight.settled = True
         unsettled = self.unsettled
         while unsettled and unsettled[0].settled:
-            unsettled.popleft()
+            gone = unsettled.popleft().batch
+            self.floor = gone.sequence + gone.count
 
     def put_back(self, flight: Flight) -> None:
         """Put a batch that failed in line again, where its number belongs: near the front."""

@@ -37,7 +37,7 @@ from ..model.exchange import (
 )
 from ..model.log import MemoryLog, OffsetOutOfRangeError
 from ..model.protocol import Drop, HandOver, Lead, Reserve, Reserved
-from ..model.sequences import Entry, ProducerBook, Stored, Verdict
+from ..model.sequences import APPEND, FENCED, Entry, ProducerBook, Stored, Verdict
 from .actor import receives
 from .janitor import Janitor
 from .subscription import Subscription
@@ -119,7 +119,7 @@ class Partition(Janitor):
             return
         if append.epoch != NOT_IDEMPOTENT:
             verdict = self.book.check(append.epoch, append.floor, append.batch)
-            if verdict is not Verdict.APPEND:
+            if verdict is not APPEND:
                 self.refuse(append, verdict)
                 return
         end_offset = log.end_offset + append.batch.count
@@ -131,7 +131,7 @@ class Partition(Janitor):
             return
         batch = log.append(append.batch, self.true_now, self.epoch)
         if append.epoch != NOT_IDEMPOTENT:
-            self.book.appended(append.epoch, append.floor, batch, self.now)
+            self.book.appended(append.epoch, append.floor, batch)
         self.record(
             kinds.APPENDED,
             topic=self.topic,
@@ -167,7 +167,7 @@ class Partition(Janitor):
                 append_time_us=verdict.append_time_us if known else NULL_INT,
             )
             self.reply(Appended(append.request, verdict.base_offset, verdict.append_time_us))
-        elif verdict is Verdict.FENCED:
+        elif verdict is FENCED:
             self.record(
                 kinds.FENCED,
                 topic=self.topic,

@@ -81,12 +81,14 @@ class Producer(Accumulator):
         lane = self.lanes.get(partition)
         if lane is None:
             lane = self.lanes[partition] = Lane(partition, self.settings.enable_idempotence)
-        flight = lane.add(batch, askers, self.now)
+        now_us = self.now
+        flight = lane.add(batch, askers, now_us)
         leader = self.leaders.get(partition)
         if leader and not lane.queue and lane.in_flight < self.settings.max_in_flight:
             # What nearly always happens takes the short way.
-            self.launch(flight, leader)
-            self.keep_sweeping()
+            self.launch(flight, leader, now_us)
+            if not self.sweeping:
+                self.keep_sweeping()
         else:
             lane.queue.append(flight)
             self.pump(lane)
@@ -105,15 +107,15 @@ class Producer(Accumulator):
             if leader is None:
                 self.refresh()
                 break
-            self.launch(queue.popleft(), leader)
+            self.launch(queue.popleft(), leader, self.now)
         if partition in self.open and not self.settings.linger_ms and self.has_room(partition):
             self.close_batch(partition)
         if not self.sweeping and (queue or self.flights):
             self.keep_sweeping()
 
-    def launch(self, flight: Flight, leader: Ref) -> None:
+    def launch(self, flight: Flight, leader: Ref, now_us: int) -> None:
         request = self.requests = self.requests + 1
-        flight.sent_us, flight.to = self.now, leader
+        flight.sent_us, flight.to = now_us, leader
         acks, lane = self.settings.acks != 0, flight.lane
         self.send(leader, Append(request, flight.batch, acks, self.epoch, lane.floor))
         if acks:

@@ -9,7 +9,7 @@ than a producer has on its way.
 
 from collections import deque
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -33,12 +33,21 @@ class Verdict(Enum):
     """Another producer has taken over the id."""
 
 
+# In Python 3.11 an enum's members are slow to look up, and these are needed for every batch.
+APPEND: Final = Verdict.APPEND
+OUT_OF_ORDER: Final = Verdict.OUT_OF_ORDER
+FENCED: Final = Verdict.FENCED
+
+
 class Stored(NamedTuple):
     """Where the first copy of a batch is."""
 
-    sequence: int
     base_offset: int
     append_time_us: int
+
+
+Numbered: TypeAlias = tuple[int, int, int]
+"""The sequence number, base offset and append time of a batch."""
 
 
 @attrs.frozen
@@ -48,8 +57,7 @@ class Entry:
     producer: str
     epoch: int
     expected: int
-    heard_us: int
-    recent: tuple[Stored, ...]
+    recent: tuple[Numbered, ...]
 
 
 @attrs.define(eq=False)
@@ -57,9 +65,8 @@ class _Page:
     epoch: int
     expected: int = 0
     """The number after the last that was stored."""
-    heard_us: int = 0
-    recent: deque[Stored] = attrs.Factory(deque)
-    """What may come again, by rising number."""
+    recent: deque[Numbered] = attrs.Factory(deque)
+    """What may come again, by rising number; at least the last that was stored."""
 
 
 class ProducerBook:
@@ -67,7 +74,7 @@ class ProducerBook:
 
     def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
         self._pages = {
-            entry.producer: _Page(entry.epoch, entry.expected, entry.heard_us, deque(entry.recent))
+            entry.producer: _Page(entry.epoch, entry.expected, deque(entry.recent))
             for entry in entries
         }
         self._crowd = max(CROWD, 2 * len(self._pages))
@@ -78,7 +85,7 @@ class ProducerBook:
     def snapshot(self) -> tuple[Entry, ...]:
         """Keep what the book says now, whatever is written into it later."""
         return tuple(
-            Entry(name, page.epoch, page.expected, page.heard_us, tuple(page.recent))
+            Entry(name, page.epoch, page.expected, tuple(page.recent))
             for name, page in self._pages.items()
         )
 
@@ -91,35 +98,38 @@ class ProducerBook:
         page = self._pages.get(batch.producer)
         sequence = batch.sequence
         if page is None or page.epoch < epoch:
-            return Verdict.APPEND if sequence == floor else Verdict.OUT_OF_ORDER
+            return APPEND if sequence == floor else OUT_OF_ORDER
         if page.epoch > epoch:
-            return Verdict.FENCED
+            return FENCED
         expected = page.expected
         if sequence == expected or sequence == floor > expected:
-            return Verdict.APPEND
+            return APPEND
         if sequence + batch.count > expected:
-            return Verdict.OUT_OF_ORDER
+            return OUT_OF_ORDER
         return _first_copy(page, sequence)
 
-    def appended(self, epoch: int, floor: int, batch: Batch, now_us: int) -> None:
+    def appended(self, epoch: int, floor: int, batch: Batch) -> None:
         """Write down a batch that the log has taken, and forget what its producer has settled."""
         page = self._pages.get(batch.producer)
         if page is None or page.epoch < epoch:
-            page = self._begin(batch.producer, epoch, now_us)
-        page.expected = batch.sequence + batch.count
-        page.heard_us = now_us
+            page = self._begin(batch.producer, epoch, batch.append_time_us)
+        sequence = batch.sequence
+        page.expected = sequence + batch.count
         recent = page.recent
         while recent and recent[0][0] < floor:
             recent.popleft()
-        recent.append(Stored(batch.sequence, batch.base_offset, batch.append_time_us))
+        recent.append((sequence, batch.base_offset, batch.append_time_us))
 
     def _begin(self, producer: str, epoch: int, now_us: int) -> _Page:
-        """Open a page, on a fresh sheet for a new epoch; when the book has doubled, thin it out."""
+        """Open a page, on a fresh sheet for a new epoch; when the book has doubled, thin it out.
+
+        The time is the log's own: leaders' clocks may differ.
+        """
         if len(self._pages) >= self._crowd:
             self._pages = {
                 name: page
                 for name, page in self._pages.items()
-                if now_us - page.heard_us < EXPIRY_US
+                if now_us - page.recent[-1][2] < EXPIRY_US
             }
             self._crowd = max(CROWD, 2 * len(self._pages))
         page = self._pages[producer] = _Page(epoch)
@@ -128,7 +138,7 @@ class ProducerBook:
 
 def _first_copy(page: _Page, sequence: int) -> Stored:
     """Look a batch up; nobody waits to hear of one that its producer has settled."""
-    for stored in page.recent:
-        if stored.sequence == sequence:
-            return stored
-    return Stored(sequence, NOWHERE, NOWHERE)
+    for number, base_offset, append_time_us in page.recent:
+        if number == sequence:
+            return Stored(base_offset, append_time_us)
+    return Stored(NOWHERE, NOWHERE)
