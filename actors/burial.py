@@ -17,12 +17,13 @@ from ..model.settings import ProducerSettings
 from ..model.topics import TopicPartition
 from ..strategies.partitioning import partitioner
 from .actor import receives
-from .producer import Flight, Producer
+from .producer import Producer
 
 if TYPE_CHECKING:
     from ..model.delivery import Terms
     from ..model.record import Record
     from ..model.spans import Span
+    from .lane import Flight
     from .ref import Ref
 
 TOPIC: Final = "dead-letter.topic"
@@ -77,11 +78,12 @@ class Burier(Producer):
             self.refresh()
             return
         target = TopicPartition(name, bury.partition.partition % topic.partitions)
-        self.burials[target, self.sequences.get(target, 0)] = (bury, asker)
-        self.enqueue(target, letter(bury, self.ref.name), (asker,))
+        lane = self.lanes.get(target)
+        self.burials[target, lane.sequence if lane is not None else 0] = (bury, asker)
+        self.enqueue(target, letter(bury, self.producer_id), (asker,))
 
     def confirm(self, flight: Flight, base_offset: int, append_time_us: int) -> None:
-        bury, asker = self.burials.pop((flight.partition, flight.batch.sequence))
+        bury, asker = self.burials.pop((flight.lane.partition, flight.batch.sequence))
         start = bury.batch.base_offset
         span = (start, start + bury.batch.count)
         self.send(asker, Buried(bury.subscription, span, bury.reason))
@@ -89,7 +91,7 @@ class Burier(Producer):
     def give_up(self, flight: Flight, reason: str) -> None:
         """Begin anew: there is nobody else to see to it."""
         super().give_up(flight, reason)
-        self.start(*self.burials.pop((flight.partition, flight.batch.sequence)))
+        self.start(*self.burials.pop((flight.lane.partition, flight.batch.sequence)))
 
     def metadata_changed(self) -> None:
         super().metadata_changed()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ..model import kinds
-from ..model.batch import NOWHERE
 from ..model.cursor import Cursor
 from ..model.events import NULL_INT
 from ..model.exchange import (
@@ -37,6 +36,7 @@ from ..model.exchange import (
 )
 from ..model.log import MemoryLog, OffsetOutOfRangeError
 from ..model.protocol import Drop, HandOver, Lead, Reserve, Reserved
+from ..model.record import NOWHERE
 from ..model.sequences import APPEND, FENCED, Entry, ProducerBook, Stored, Verdict
 from .actor import receives
 from .janitor import Janitor

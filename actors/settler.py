@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @attrs.define(eq=False)
-class Lane(Share):
+class Inflow(Share):
     """A partition from which records come."""
 
     buffer: deque[tuple[Batch, int, int]] = attrs.Factory(deque)
@@ -72,11 +72,11 @@ class WaitingVerdicts:
     """Whose word is on its way to the partitions."""
 
     asker: Ref
-    left: dict[Lane, None]
+    left: dict[Inflow, None]
     refused: list[Part]
 
 
-class Settler(Waiter[Lane]):
+class Settler(Waiter[Inflow]):
     """A member of a group that settles records."""
 
     def __init__(
@@ -105,10 +105,10 @@ class Settler(Waiter[Lane]):
         """As whom it has records in flight."""
         return self.ref.name if self.terms.delivery == "broadcast" else self.identity
 
-    def make_share(self, partition: TopicPartition) -> Lane:
-        return Lane(partition)
+    def make_share(self, partition: TopicPartition) -> Inflow:
+        return Inflow(partition)
 
-    def reject(self, lane: Lane, nack: Nack) -> None:
+    def reject(self, lane: Inflow, nack: Nack) -> None:
         """Nack records, and hand back what follows them in the buffer, lest it overtakes them."""
         lane.nacks.append(nack)
         if self.is_ordered():
@@ -118,7 +118,7 @@ class Settler(Waiter[Lane]):
         """Whether records must not overtake each other."""
         return self.terms.delivery != "shared"
 
-    def empty(self, lane: Lane) -> None:
+    def empty(self, lane: Inflow) -> None:
         """Hand back what has not been handed out."""
         lane.releases += [span_of(batch) for batch, _, _ in lane.buffer]
         lane.buffer.clear()
@@ -130,7 +130,7 @@ class Settler(Waiter[Lane]):
         for lane in self.shares.values():
             self.settle(lane)
 
-    def settle(self, lane: Lane) -> None:
+    def settle(self, lane: Inflow) -> None:
         """Tell a partition what became of records, unless it has not answered the last time."""
         if lane.settling is None and lane.has_word() and lane.claimed:
             settle = Settle(
@@ -140,7 +140,7 @@ class Settler(Waiter[Lane]):
             lane.acks, lane.nacks, lane.releases = [], [], []
             self.tell(lane, settle)
 
-    def tell(self, lane: Lane, settle: Settle) -> None:
+    def tell(self, lane: Inflow, settle: Settle) -> None:
         assert lane.leader is not None
         lane.settling, lane.told_us = settle, self.now
         self.send(lane.leader, settle)
@@ -155,7 +155,7 @@ class Settler(Waiter[Lane]):
                 self.advance(lane)
         self.proceed()
 
-    def heard_of(self, lane: Lane, refused: Iterable[Span]) -> None:
+    def heard_of(self, lane: Inflow, refused: Iterable[Span]) -> None:
         """Tell users whose words have arrived everywhere."""
         for caller in list(self.callers):
             if lane in caller.left:
@@ -208,7 +208,7 @@ class Settler(Waiter[Lane]):
         for lane in gone:
             self.forget(lane)
 
-    def forget(self, lane: Lane) -> None:
+    def forget(self, lane: Inflow) -> None:
         """Take as refused what a partition will not hear any more."""
         lost = [*lane.acks, *(nack.span for nack in lane.nacks)]
         if lane.settling is not None:

@@ -28,7 +28,7 @@ from ..model.delivery import (
 )
 from ..model.exchange import Fenced, NotLeader, Owned, SetPaused
 from .actor import receives
-from .settler import Lane, Settler, span_of
+from .settler import Inflow, Settler, span_of
 
 if TYPE_CHECKING:
     from ..model.records import Piece
@@ -47,7 +47,7 @@ class Subscriber(Settler):
 
     # Attaching
 
-    def advance(self, share: Lane) -> None:
+    def advance(self, share: Inflow) -> None:
         """Attach to a partition, or give it credit."""
         leader = self.leader(share.partition)
         if leader is None:
@@ -61,7 +61,7 @@ class Subscriber(Settler):
             self.settle(share)
             self.give_credit()
 
-    def attach_of(self, request: int, lane: Lane) -> Attach:
+    def attach_of(self, request: int, lane: Inflow) -> Attach:
         return Attach(request, self.subscription, self.me, self.generation, self.terms)
 
     @receives(Attached)
@@ -104,7 +104,7 @@ class Subscriber(Settler):
             share = (room - index + len(idle) - 1) // len(idle) if room > len(idle) else 1
             self.acquire(lane, share, wait=False)
 
-    def acquire(self, lane: Lane, credit: int, *, wait: bool) -> None:
+    def acquire(self, lane: Inflow, credit: int, *, wait: bool) -> None:
         lane.credit = credit
         self.ask_leader(
             lane,
@@ -183,7 +183,7 @@ class Subscriber(Settler):
                 self.delivered(lane.partition, batch, retries)
         return tuple(pieces)
 
-    def pop(self, lane: Lane, count: int) -> None:
+    def pop(self, lane: Inflow, count: int) -> None:
         batch, retries, until_us = lane.buffer.popleft()
         lane.buffered -= count
         if count < batch.count:

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
-from .batch import NOWHERE, Batch
+from .batch import Batch
+from .record import NOWHERE
 
 EXPIRY_US: Final = 86_400_000_000
 """A producer that has stored nothing for so long may be forgotten: Kafka's

@@ -24,6 +24,7 @@ KAFKA_DEFAULTS = {
         "batch.size": 16384,
         "max.in.flight.requests.per.connection": 5,
         "retries": 2147483647,
+        "enable.idempotence": True,
         "retry.backoff.ms": 100,
         "retry.backoff.max.ms": 1000,
         "request.timeout.ms": 30000,
@@ -136,6 +137,16 @@ def test_a_number_out_of_place_is_refused_by_name_and_value(
             lambda: ConsumerSettings(enable_auto_commit="yes"),
             "enable_auto_commit = 'yes': expected one of true, false",
         ),
+        (lambda: ProducerSettings(enable_idempotence=1), "enable_idempotence = 1: expected one of"),
+        (lambda: ProducerSettings(producer_id=""), "producer_id = '': expected a text"),
+        (
+            lambda: ProducerSettings(enable_idempotence=True, acks=0),
+            "enable_idempotence = True: expected acks of 1 or all, and retries, not acks = 0",
+        ),
+        (
+            lambda: from_mapping(ProducerSettings, {"enable.idempotence": "true", "retries": "0"}),
+            "enable_idempotence = True: expected acks of 1 or all, and retries, not retries = 0",
+        ),
         (lambda: ConsumerSettings(group_instance_id=""), "group_instance_id = '': expected a text"),
         (lambda: ConsumerSettings(group_instance_id=5), "group_instance_id = 5: expected a text"),
     ],
@@ -150,6 +161,17 @@ def test_the_delivery_timeout_grows_with_what_it_must_cover_unless_it_was_given(
     assert patient.delivery_timeout_ms == 200_050
     assert ProducerSettings(linger_ms=50).delivery_timeout_ms == 120_000
     assert ProducerSettings(delivery_timeout_ms=30_005).delivery_timeout_ms == 30_005
+
+
+def test_a_producer_is_idempotent_unless_its_other_settings_rule_it_out() -> None:
+    assert ProducerSettings().enable_idempotence
+    assert ProducerSettings(acks=1).enable_idempotence
+    assert not ProducerSettings(acks=0).enable_idempotence
+    assert not ProducerSettings(retries=0).enable_idempotence
+    assert not ProducerSettings(enable_idempotence=False).enable_idempotence
+    read = from_mapping(ProducerSettings, {"enable.idempotence": "false", "acks": "0"})
+    assert read.settings == ProducerSettings(acks=0)
+    assert read.ignored == ()
 
 
 def test_a_rebalance_waits_for_a_member_as_long_as_it_may_be_between_polls() -> None:
