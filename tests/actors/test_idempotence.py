@@ -374,6 +374,68 @@ def test_each_who_takes_an_id_over_gets_a_higher_epoch_and_a_latecomer_none() ->
     assert epochs == [("a", 1, 0), ("b", 1, 1), ("c", 1, 0), ("a", 2, 2)]
 
 
+def test_what_an_earlier_life_asked_is_not_answered_to_the_next() -> None:
+    epochs = set()
+
+    def network(source: str, target: str, message: object, now_us: int, random: Any) -> Any:
+        if isinstance(message, InitProducer):
+            late = wt.Verdict((1_500_000,), ordered=False)
+            return late if message.request == 1 else wt.DROP if now_us < 3_000_000 else 500
+        if isinstance(message, Append):
+            epochs.add(message.epoch)
+        return 500
+
+    with wt.Cluster.simulated(seed=7, network=network) as cluster:
+        cluster.create_topic("orders")
+        shop = cluster.producer("shop")
+        cluster.run(for_="50ms")
+        cluster.system.crash("shop")
+        cluster.system.restart("shop")
+        assert shop.send("orders", 1).get().timestamp > 3_000_000
+    assert epochs == {1}
+
+
+def lose_first_copy(lost: list[Append]) -> Any:
+    """A network that loses the first attempt of the first batch, and notes all attempts."""
+
+    def network(source: str, target: str, message: object, now_us: int, random: Any) -> Any:
+        if isinstance(message, Append):
+            lost.append(message)
+            return wt.DROP if len(lost) == 1 else 500
+        return 500
+
+    return network
+
+
+def test_what_is_behind_a_lost_batch_is_sent_again_once_and_not_over_and_over() -> None:
+    sent: list[Append] = []
+    with wt.Cluster.simulated(seed=7, network=lose_first_copy(sent)) as cluster:
+        cluster.create_topic("orders")
+        settings = {"request_timeout_ms": 5_000, "batch_size": 1, "retry_backoff_ms": 10}
+        shop = cluster.producer("shop", **settings)
+        for future in [shop.send("orders", number) for number in range(5)]:
+            future.get()
+        assert values(cluster) == list(range(5))
+    assert Counter(append.batch.sequence for append in sent) == dict.fromkeys(range(5), 2)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_new_records_do_not_cut_the_pause_before_a_retry_short(idempotent: bool) -> None:
+    sent: list[Append] = []
+    with wt.Cluster.simulated(seed=7, network=lose_first_copy(sent)) as cluster:
+        cluster.create_topic("orders")
+        shop = cluster.producer(
+            "shop", request_timeout_ms=100, retry_backoff_ms=5_000, retry_backoff_max_ms=5_000,
+            linger_ms=0, enable_idempotence=idempotent,
+        )  # fmt: skip
+        futures = [shop.send("orders", 0)]
+        cluster.run(for_=1)
+        futures.append(shop.send("orders", 1))
+        times = [future.get().timestamp for future in futures]
+        assert values(cluster) == [0, 1]
+        assert 5_000_000 < times[0] <= times[1]
+
+
 def test_many_retries_keep_a_narrow_producers_order_even_if_it_is_not_idempotent() -> None:
     for seed in range(5):
         with wt.Cluster.simulated(seed) as cluster:
