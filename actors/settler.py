@@ -92,6 +92,8 @@ class Settler(Waiter[Inflow]):
         self.terms = terms
         self.shown_up = True
         """Whether the user has been heard of since the last heartbeat."""
+        self.taken: list[tuple[Inflow, Batch]] = []
+        """What was handed out last, and whence: if that is lost since, its word does not count."""
         self.callers: list[WaitingVerdicts] = []
 
     @property

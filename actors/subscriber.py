@@ -160,6 +160,7 @@ class Subscriber(Settler):
         the others must not fail with it again.
         """
         pieces: list[Piece] = []
+        self.taken = []
         self.lot_until_us = FOREVER
         lanes = [lane for lane in self.shares.values() if lane.buffer and not lane.paused]
         self.turn += 1
@@ -179,6 +180,7 @@ class Subscriber(Settler):
                 self.pop(lane, batch.count)
                 max_records = 0 if alone else max_records - batch.count
                 pieces.append((lane.partition, batch, retries))
+                self.taken.append((lane, batch))
                 self.lot_until_us = min(self.lot_until_us, until_us)
                 self.delivered(lane.partition, batch, retries)
         return tuple(pieces)
@@ -192,9 +194,8 @@ class Subscriber(Settler):
     def lot_done(self, lot: tuple[Piece, ...]) -> None:
         self.shown_up = True
         late = self.now >= self.lot_until_us
-        for partition, batch, _ in lot:
-            lane = self.shares.get(partition)
-            if lane is not None:
+        for lane, batch in self.taken:
+            if self.shares.get(lane.partition) is lane:
                 lane.acks.append(span_of(batch))
                 if late and self.is_ordered():
                     # Others may have the lot by now, and what follows it.
@@ -203,9 +204,8 @@ class Subscriber(Settler):
 
     def lot_failed(self, lot: tuple[Piece, ...], error: str) -> None:
         self.shown_up = True
-        for partition, batch, _ in lot:
-            lane = self.shares.get(partition)
-            if lane is not None:
+        for lane, batch in self.taken:
+            if self.shares.get(lane.partition) is lane:
                 self.reject(lane, Nack(span_of(batch), None, error))
         self.settle_all()
         self.serve()
@@ -247,12 +247,10 @@ class Subscriber(Settler):
         """Begin anew with a partition: what it gave us before belongs to others."""
         for lane in list(self.shares.values()):
             if lane.leader is self.sender and lane.claimed:
-                lane.claimed = False
-                lane.request = lane.credit = lane.in_flight = 0
-                lane.buffer.clear()
-                lane.buffered = 0
                 self.forget(lane)
-                self.advance(lane)
+                anew = self.shares[lane.partition] = self.make_share(lane.partition)
+                anew.paused = lane.paused
+                self.advance(anew)
 
     @receives(Fenced)
     def on_fenced(self, fenced: Fenced) -> None:

@@ -130,7 +130,7 @@ def test_a_number_out_of_place_is_refused_by_name_and_value(
         ),
         (
             lambda: ConsumerSettings(auto_offset_reset="first"),
-            "auto_offset_reset = 'first': expected one of earliest, latest, none",
+            "auto_offset_reset = 'first': expected one of earliest, latest, unconsumed, none",
         ),
         (lambda: ConsumerSettings(auto_offset_reset=None), "auto_offset_reset = None: expected"),
         (
