@@ -30,8 +30,6 @@ Weights: TypeAlias = NDArray[np.int64]
 _WHOLE: Final = 2**40
 """What all loads together weigh."""
 _NOBODY: Final = -1
-_SHORT: Final = 0.05
-"""A new member has its fair share of the load when no more than this part of it is missing."""
 
 
 def share_slots(members: Sequence[str]) -> Owners:
@@ -55,8 +53,8 @@ def reassign(
 
     By numbers: a newcomer ends with its fair share, rounded down or up; if none had over one slot
     more than another before, none has after, and no way to that moves fewer slots. By loads: a
-    newcomer ends with at least 95 % of the mean, less the heaviest slot; only where single slots
-    are heavier than a fair share can it be less, since nobody can share those.
+    newcomer ends no further from the mean than the heaviest slot weighs. Only if that is more than
+    a fair share can it end with less, since nobody can share a slot.
     """
     _check_members(new_members)
     _check_owners(owners, len(old_members))
@@ -65,10 +63,10 @@ def reassign(
     moved = np.array([places.get(name, _NOBODY) for name in old_members], np.int16)[owners]
     newcomers = [place for name, place in places.items() if name not in known]
     weights = _weights(loads, owners)
-    for part, short in ((weights, _SHORT), ((weights == 0).astype(np.int64), 0.0)):
+    for part in (weights, (weights == 0).astype(np.int64)):
         table = _Table(moved, part, len(new_members))
         table.deal_orphans()
-        table.fill(newcomers, short)
+        table.fill(newcomers)
         table.write_to(moved)
     return moved
 
@@ -94,7 +92,8 @@ def rebalance(
         raise BadValueError(f"max_moves = {max_moves!r}: expected zero or more")
     moved = owners.copy()
     weights = _weights(loads, owners)
-    bound = (1 + tolerance) * weights.sum() / members_count
+    rounding = owners.size  # of weights: who is just at the bound must not be above it by that
+    bound = (1 + tolerance) * weights.sum() / members_count + rounding
     if np.bincount(owners, weights).max() <= bound:  # the usual case, and no need to sort
         return moved
     table = _Table(moved, weights, members_count)
@@ -132,8 +131,8 @@ class _Table:
         for load, member in least:
             self._loads[member] = load
 
-    def fill(self, newcomers: Sequence[int], short: float) -> None:
-        """Move slots to newcomers until no more than this part of a fair share is missing.
+    def fill(self, newcomers: Sequence[int]) -> None:
+        """Move slots to newcomers until each has a fair share, or as near to it as slots allow.
 
         Who has most gives first, down to a level that suffices if all above it give. Who cannot
         give any more, say because all its load is in one slot, and who was dealt more than its
@@ -150,7 +149,7 @@ class _Table:
                 continue
             taker = min(takers, key=loads.__getitem__)
             missing = mean - loads[takers]
-            if missing.max() <= short * mean:
+            if missing.max() <= 0:
                 return
             surplus = loads[giver] - _level(loads[givers], missing.sum())
             if not self._shift(giver, taker, min(surplus, missing.max())):

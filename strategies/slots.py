@@ -141,7 +141,7 @@ class HotKeys:
 
     def add(self, keys: Any, count: int) -> None:
         """Count the records of a batch, given its column of keys or the one that all share."""
-        if keys is None:
+        if keys is None or not count:
             return
         distinct: Any
         if _are_numbers(keys):
