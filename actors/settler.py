@@ -54,6 +54,10 @@ class Inflow(Share):
     again without harm."""
     told_us: int = 0
 
+    def may_talk(self) -> bool:
+        """Whether the partition has a leader that knows the member."""
+        return self.claimed and self.leader is not None
+
     def has_word(self) -> bool:
         """Whether there is something to tell the partition."""
         return bool(self.acks or self.nacks or self.releases)
@@ -134,7 +138,7 @@ class Settler(Waiter[Inflow]):
 
     def settle(self, lane: Inflow) -> None:
         """Tell a partition what became of records, unless it has not answered the last time."""
-        if lane.settling is None and lane.has_word() and lane.claimed:
+        if lane.settling is None and lane.has_word() and lane.may_talk():
             settle = Settle(
                 self.next_request(), self.subscription, self.me, tuple(merged(lane.acks)),
                 tuple(lane.nacks), tuple(merged(lane.releases)),

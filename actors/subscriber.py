@@ -82,7 +82,7 @@ class Subscriber(Settler):
 
     def give_credit(self) -> None:
         """Ask for records, as far as there is use for them."""
-        lanes = [lane for lane in self.shares.values() if lane.claimed and not lane.paused]
+        lanes = [lane for lane in self.shares.values() if lane.may_talk() and not lane.paused]
         if not lanes:
             return
         limit = self.settings.max_in_flight
@@ -221,7 +221,7 @@ class Subscriber(Settler):
         if order.paused:
             for partition in order.partitions or tuple(self.shares):
                 lane = self.shares.get(partition)
-                if lane is not None and lane.claimed and lane.leader is not None:
+                if lane is not None and lane.may_talk():
                     self.empty(lane)
                     self.acquire(lane, 0, wait=False)
         super().on_set_paused(order)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -313,7 +314,7 @@ def test_what_is_not_acknowledged_in_time_comes_again(calm: wt.Cluster, timeout:
         records = consumer.poll(timeout=20)
         assert [(r.value, r.retries) for r in records] == [(n, retries) for n in range(3)]
     times = [event.time_us for event in deliveries(calm)]
-    for before, after in zip(times, times[1:], strict=False):
+    for before, after in pairwise(times):
         assert timeout * 1_000 <= after - before <= timeout * 1_000 + 60_000
     assert [event.count for event in calm.events.of("ack_timed_out")] == [3, 3]
     consumer.ack(records)
