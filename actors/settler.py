@@ -39,6 +39,8 @@ class Inflow(Share):
     """How many records are unsettled, by the partition's last word."""
     credit: int = 0
     """What the partition was asked for and has not answered."""
+    waits: bool = False
+    """Whether it is to answer only when it has records."""
     ready: bool = True
     """Whether it may have records."""
     received: int = 0
@@ -64,7 +66,11 @@ class Inflow(Share):
 
     def may_ask(self) -> bool:
         """Whether to ask for more: not before the partition knows what is handed back to it."""
-        return not self.request and not self.nacks and not self.releases
+        return not self.request and not self.hands_back()
+
+    def hands_back(self) -> bool:
+        """Whether there are records to hand back that the partition has not been told of."""
+        return bool(self.nacks or self.releases)
 
     def is_settled(self) -> bool:
         """Whether the partition knows everything."""

@@ -86,13 +86,27 @@ class Subscriber(Settler):
         if not lanes:
             return
         limit = self.settings.max_in_flight
-        if self.worker is not None and limit >= len(lanes):
-            quota = limit // len(lanes)
-            for lane in lanes:
-                if lane.may_ask() and lane.in_flight < quota:
-                    self.acquire(lane, quota - lane.in_flight, wait=True)
-            return
+        quota = limit // len(lanes) if self.worker is not None else 0
+        for lane in lanes:
+            if lane.waits and lane.credit > quota - lane.in_flight and not lane.hands_back():
+                # There are more partitions than when it was asked.
+                self.acquire(lane, max(0, quota - lane.in_flight), wait=True)
         room = limit - sum(lane.in_flight + lane.credit for lane in self.shares.values())
+        if quota:
+            self.leave_credit(lanes, quota, room)
+        else:
+            self.ask_in_turn(lanes, room)
+
+    def leave_credit(self, lanes: list[Inflow], quota: int, room: int) -> None:
+        """Leave each partition its quota, as far as the others have not more than theirs."""
+        for lane in lanes:
+            credit = min(quota - lane.in_flight, room)
+            if credit > 0 and lane.may_ask():
+                self.acquire(lane, credit, wait=True)
+                room -= credit
+
+    def ask_in_turn(self, lanes: list[Inflow], room: int) -> None:
+        """Ask partitions that may have records for as many as can be used now."""
         if self.worker is None:
             asked_for = sum(lane.buffered + lane.credit for lane in lanes)
             room = min(room, self.poll.max_records - asked_for if self.poll is not None else 0)
@@ -105,7 +119,7 @@ class Subscriber(Settler):
             self.acquire(lane, share, wait=False)
 
     def acquire(self, lane: Inflow, credit: int, *, wait: bool) -> None:
-        lane.credit = credit
+        lane.credit, lane.waits = credit, wait and credit > 0
         self.ask_leader(
             lane,
             lambda request, _: Acquire(
