@@ -134,7 +134,7 @@ class Subscriber(Settler):
             return  # given up before: the partition hears of it with the next question
         lane.received = acquired.request
         given = sum(batch.count for batch, _ in acquired.pieces)
-        lane.ready = given >= lane.credit > 0
+        lane.ready = given >= lane.credit
         lane.credit = 0
         lane.in_flight = acquired.in_flight
         until_us = self.now + self.terms.ack_timeout_us * 9 // 10
