@@ -121,6 +121,9 @@ class Attendance(Actor):
     def on_detach(self, detach: Detach) -> None:
         sub = self.subscriptions.get(detach.subscription)
         if sub is not None and not self.resigned and detach.member in sub.members:
+            sub.take_back_lost(detach.member, detach.received)
+            for span in detach.unseen:
+                sub.cursor.release(detach.member, *span)
             self.remove(sub, detach.member, "detached")
             self.dispatch(sub)
 

@@ -60,6 +60,10 @@ class Inflow(Share):
         """Whether the partition has a leader that knows the member."""
         return self.claimed and self.leader is not None
 
+    def unseen(self) -> list[Span]:
+        """What has not been handed out."""
+        return [span_of(batch) for batch, _, _ in self.buffer]
+
     def has_word(self) -> bool:
         """Whether there is something to tell the partition."""
         return bool(self.acks or self.nacks or self.releases)
@@ -132,7 +136,7 @@ class Settler(Waiter[Inflow]):
 
     def empty(self, lane: Inflow) -> None:
         """Hand back what has not been handed out."""
-        lane.releases += [span_of(batch) for batch, _, _ in lane.buffer]
+        lane.releases += lane.unseen()
         lane.buffer.clear()
         lane.buffered = 0
         lane.spurned = lane.request
@@ -214,7 +218,11 @@ class Settler(Waiter[Inflow]):
         for partition in partitions:
             lane = self.shares.get(partition)
             if lane is not None and lane.claimed and lane.leader is not None:
-                self.send(lane.leader, Detach(self.subscription, self.me))
+                unseen = merged(lane.releases + lane.unseen())
+                self.send(
+                    lane.leader,
+                    Detach(self.subscription, self.me, lane.received, tuple(unseen)),
+                )
         gone = [self.shares[tp] for tp in partitions if tp in self.shares]
         super().revoke(partitions, reason)
         for lane in gone:

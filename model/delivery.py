@@ -68,6 +68,10 @@ class Detach:
 
     subscription: str
     member: str
+    received: int
+    """The last answer that came, as in `Acquire`."""
+    unseen: tuple[Span, ...]
+    """What it has not looked at: as if that had never been delivered."""
 
 
 @attrs.frozen
