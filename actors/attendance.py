@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .ref import Ref
 
 PATROL_US: Final = 1_000_000
+NO_REQUEST: Final = 0
 BALANCE_EVERY: Final = 5
 """So many patrols, and the load of key-shared groups is balanced."""
 
@@ -137,6 +138,9 @@ class Attendance(Actor):
 
     @receives(StillHere)
     def on_still_here(self, here: StillHere) -> None:
+        if self.resigned:
+            self.reply(NotLeader(NO_REQUEST))
+            return
         found = self.attachment(here.subscription, here.member)
         if found is not None:
             self.heard(*found)
