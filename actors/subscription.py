@@ -98,7 +98,8 @@ class Subscription:
         self.given: dict[str, tuple[int, tuple[Span, ...]]] = {}
         """What each member was given last, and in answer to which question."""
         self.slots = Slots()
-        self.turn = 0
+        self.served: str | None = None
+        """Who was given records last."""
         self.seen_us = 0
         """When it last had an active member."""
         self.timer: Timer | None = None
@@ -138,17 +139,24 @@ class Subscription:
 
     def route(self) -> Portions:
         """Say who gets what of the available records."""
-        names = [name for name, member in self.members.items() if member.active and member.credit]
-        if not names:
+        credits = self.credits()
+        if not credits:
             return []
-        first = self.turn % len(names)
-        self.turn += 1
-        credits = {name: self.members[name].credit for name in names[first:] + names[:first]}
         if self.keyed:
             return by_key(self.cursor, credits, self.slots.owners, self.slots.members)
-        if self.terms.delivery == "shared":
-            return in_turn(self.cursor, credits)
-        return in_order(self.cursor, credits)
+        if self.terms.delivery != "shared":
+            return in_order(self.cursor, credits)
+        portions = in_turn(self.cursor, credits)
+        if portions:
+            self.served = portions[-1][0]
+        return portions
+
+    def credits(self) -> dict[str, int]:
+        """What active members would take, beginning behind the one that was served last."""
+        names = list(self.members)
+        first = names.index(self.served) + 1 if self.served in self.members else 0
+        turns = [(name, self.members[name]) for name in names[first:] + names[:first]]
+        return {name: each.credit for name, each in turns if each.active and each.credit}
 
     def share_slots(self) -> None:
         """Let the active members own the slots."""
