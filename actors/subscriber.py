@@ -284,13 +284,20 @@ class Subscriber(Settler):
         for lane in self.shares.values():
             lane.ready = True
             if lane.claimed and lane.leader is not None:
-                active = self.shown_up or not lane.in_flight
-                self.send(lane.leader, StillHere(self.subscription, self.me, active))
+                self.send(lane.leader, StillHere(self.subscription, self.me, self.is_active(lane)))
                 if lane.settling is not None and lane.told_us < late_us:
                     self.tell(lane, lane.settling)
-        self.shown_up = self.poll is not None
         self.ask_the_late_again()
+        self.shown_up = self.poll is not None
         self.leave_if_stuck()
+
+    def is_active(self, lane: Inflow) -> bool:
+        """Whether its user works on what it has, as far as one can see."""
+        return self.shown_up or not lane.in_flight
+
+    def is_late(self, share: Inflow) -> bool:
+        """As ever, but who may be stuck does not ask: to attach anew is a sign of life."""
+        return self.is_active(share) and super().is_late(share)
 
     @receives(StillKnown)
     def on_still_known(self, known: StillKnown) -> None:

@@ -228,14 +228,18 @@ class Waiter(Member[S]):
     # With every heartbeat
 
     def ask_the_late_again(self) -> None:
-        late_us = self.now - self.settings.request_timeout_ms * 1_000
         for share in list(self.shares.values()):
-            if share.request and share.asked_us < late_us:
+            if self.is_late(share):
                 share.request = 0
                 share.leader = None
                 self.refresh()
             self.advance(share)
         self.forget_old_questions()
+
+    def is_late(self, share: S) -> bool:
+        """Whether the answer to a question should have come."""
+        timeout_us = self.settings.request_timeout_ms * 1_000
+        return bool(share.request) and share.asked_us < self.now - timeout_us
 
     def leave_if_stuck(self) -> None:
         """Leave the group if the user does not come back."""
