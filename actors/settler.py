@@ -207,6 +207,14 @@ class Settler(Waiter[Inflow]):
         self.settle_all()
         self.answer_callers()
 
+    def proceed(self) -> None:
+        """Join again amid the work if nothing is to be given up: others need not wait for it."""
+        keeps_all = self.terms.delivery != "exclusive" and not self.to_revoke
+        if self.rejoin and keeps_all and not self.joining and self.leaving is None:
+            self.join()
+        else:
+            super().proceed()
+
     def committed_all(self, partitions: list[TopicPartition]) -> bool:
         lanes = [self.shares[tp] for tp in partitions if tp in self.shares]
         for lane in lanes:
