@@ -24,21 +24,32 @@ def in_order(cursor: Cursor, credits: Mapping[str, int]) -> Portions:
 def in_turn(cursor: Cursor, credits: Mapping[str, int]) -> Portions:
     """To whoever has credit, in turn: even parts, each of them consecutive where it can be."""
     offsets = cursor.available_offsets()
+    counts = even_parts(len(offsets), credits)
     portions: Portions = []
-    members = list(credits)
-    for index, member in enumerate(members):
-        if not len(offsets):
-            break
-        fair = -(-len(offsets) // (len(members) - index))
-        count = min(credits[member], fair)
-        portions.append((member, offsets[:count]))
-        offsets = offsets[count:]
-    # What those with little credit could not take.
-    for index, (member, part) in enumerate(portions):
-        more = offsets[: credits[member] - len(part)]
-        portions[index] = (member, np.sort(np.concatenate((part, more))))
-        offsets = offsets[len(more) :]
+    for member in credits:
+        if counts[member]:
+            portions.append((member, offsets[: counts[member]]))
+            offsets = offsets[counts[member] :]
     return portions
+
+
+def even_parts(count: int, credits: Mapping[str, int]) -> dict[str, int]:
+    """How many each gets: nobody two less than another unless its credit is spent.
+
+    What does not come out even goes to the first in turn.
+    """
+    level = left = count
+    rising = sorted(credits.values())
+    for index, credit in enumerate(rising):
+        level = left // (len(rising) - index)
+        if credit > level:
+            break
+        left -= credit
+    parts = {member: min(credit, level) for member, credit in credits.items()}
+    left = count - sum(parts.values())
+    for member in [member for member, credit in credits.items() if credit > level][:left]:
+        parts[member] += 1
+    return parts
 
 
 def by_key(
