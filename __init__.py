@@ -7,6 +7,7 @@ Everything a user imports: `import wavetank as wt`. Analytics is not here, becau
 from pykka import ActorDeadError, Future, Timeout
 
 from .actors.actor import Actor, Ended, receives
+from .actors.burial import DeadLetter, dead_letter
 from .actors.cluster import Cluster
 from .actors.eventlog import EventLog
 from .actors.live import LiveSystem
@@ -59,6 +60,7 @@ __all__ = [
     "Constant",
     "ConstantService",
     "Daily",
+    "DeadLetter",
     "Ended",
     "Event",
     "EventLog",
@@ -96,6 +98,7 @@ __all__ = [
     "ZipfKeys",
     "constant",
     "cooperative",
+    "dead_letter",
     "lognormal",
     "receives",
     "trace",
