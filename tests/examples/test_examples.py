@@ -54,6 +54,33 @@ FIRST_LINES = {
         "small-1: 3 partitions",
         "small-2: 3 partitions",
     ],
+    "poison.py": [
+        "  20000 delivered     0 to 4",
+        "  20500 nacked        0 to 4  KeyError: 'cocoa'",
+        " 114251 delivered     0 to 0  retry 1",
+        " 114251 delivered     1 to 1  retry 1",
+        " 114251 delivered     2 to 2  retry 1",
+        " 114251 delivered     3 to 3  retry 1",
+        " 114251 delivered     4 to 4  retry 1",
+        " 114751 acknowledged  0 to 0",
+        " 115751 acknowledged  1 to 1",
+        " 115751 acknowledged  3 to 4",
+        " 115751 nacked        2 to 2  KeyError: 'cocoa'",
+        " 349535 delivered     2 to 2  retry 2",
+        " 350035 nacked        2 to 2  KeyError: 'cocoa'",
+        " 351035 dead_lettered 2 to 2  KeyError: 'cocoa'",
+        "paid: {0: 3, 1: 4, 3: 3, 4: 4}, still to do: 0",
+        "{'id': 2, 'item': 'cocoa'} was delivered 3 times, at last KeyError: 'cocoa'",
+        "cocoa has a price now, 1 order republished",
+        "paid: {0: 3, 1: 4, 3: 3, 4: 4, 2: 5}, still to do: 0",
+    ],
+    "hot_key.py": [
+        "hottest keys: 0 (13%), 1 (7%), 2 (4%), 3 (3%)",
+        "up to  9 s: ann 39%, bob 18%, cai 17%, dee 26%; slots that move: 7",
+        "up to 19 s: ann 28%, bob 21%, cai 25%, dee 26%; slots that move: 1",
+        "up to 30 s: ann 26%, bob 23%, cai 26%, dee 25%",
+        "959 keys, each in order: 951 always with one consumer, 8 with a second one after a move",
+    ],
 }
 """What each prints: all of it, but for the demo, whose table of Spark's comes after."""
 
