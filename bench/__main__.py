@@ -7,8 +7,10 @@ from pathlib import Path
 
 import assignors
 import attrs
+import delivery
 import engines
 import eventlog
+import measure
 import streaming
 
 import wavetank
@@ -16,18 +18,30 @@ import wavetank
 RESULTS = Path(__file__).with_name("results.json")
 
 
+def number(value: float) -> str:
+    """Rates without decimals, shares with two."""
+    return f"{value:,.0f}" if value > 1 else f"{value:.2f}"
+
+
+def verdict(figure: measure.Figure) -> str:
+    """What was to be reached, and whether it was; nothing if it is only good to know."""
+    if figure.target is None:
+        return ""
+    target = f"{figure.target:,.0f} {figure.unit}" if figure.absolute else figure.target
+    return f"{target} {'met' if figure.met else 'MISSED'}"
+
+
 def main() -> None:
     """Measure, print and write down."""
     figures = []
     head = f"{'what':40} {'ours':>12} {'peer':28} {'peer':>12} {'ratio':>6}  target"
     print(head, "-" * len(head), sep="\n")
-    for module in (engines, eventlog, assignors, streaming):
+    for module in (engines, eventlog, assignors, streaming, delivery):
         for figure in module.run():
             figures.append(figure)
-            target = f"{figure.target:,.0f} {figure.unit}" if figure.absolute else figure.target
             print(
-                f"{figure.name:40} {figure.ours:12,.0f} {figure.peer:28} {figure.theirs:12,.0f} "
-                f"{figure.ratio:6.2f}  {target} {'met' if figure.met else 'MISSED'}",
+                f"{figure.name:40} {number(figure.ours):>12} {figure.peer:28} "
+                f"{number(figure.theirs):>12} {figure.ratio:6.2f}  {verdict(figure)}".rstrip(),
                 flush=True,
             )
     results = {
