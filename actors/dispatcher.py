@@ -31,7 +31,7 @@ from .burial import Buried, Burier, Bury
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from .ref import Ref
 
@@ -136,7 +136,7 @@ class Dispatcher(Attendance):
             self.reply(member.settled[1])
         elif settle.request > member.settled[0]:
             self.heard(sub, member)
-            refused = [left for span in settle.acks for left in self.ack(sub, settle.member, span)]
+            refused = self.ack(sub, settle.member, settle.acks) if settle.acks else []
             for nack in settle.nacks:
                 refused += self.nack(sub, settle.member, nack)
             for span in settle.releases:
@@ -146,12 +146,12 @@ class Dispatcher(Attendance):
             self.reply(member.settled[1])
             self.dispatch(sub, news=True)
 
-    def ack(self, sub: Subscription, name: str, span: Span) -> list[Span]:
+    def ack(self, sub: Subscription, name: str, spans: Sequence[Span]) -> list[Span]:
         """Take records as done; what of them the member does not have."""
-        done = sub.cursor.ack(name, *span)
+        done = sub.cursor.ack_all(name, spans)
         for run in done:
             self.note_all(sub, kinds.ACKNOWLEDGED, name, run)
-        return minus(span, done)
+        return minus(spans, done)
 
     def nack(self, sub: Subscription, name: str, nack: Nack) -> list[Span]:
         """Let records come again later; what of them the member does not have."""
@@ -165,7 +165,7 @@ class Dispatcher(Attendance):
         for run in back:
             self.note_all(sub, kinds.NACKED, name, run, nack.reason)
         self.bury(sub, nack.reason)
-        return minus(nack.span, back)
+        return minus([nack.span], back)
 
     @receives(Due)
     def on_due(self, due: Due) -> None:

@@ -14,13 +14,14 @@ operations however long it is. Deadlines are kept a range at a time in a heap; w
 have been settled since, which is seen when they come up.
 """
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .spans import Places, Span, count_of, each, runs, selected
+from .spans import Places, Span, count_of, each, numbers_in, runs, selected
 
 AVAILABLE: Final = 0
 FLYING: Final = 1
@@ -205,11 +206,17 @@ class Cursor:
 
     def ack(self, member: str, start: int, end: int) -> list[Span]:
         """Take as done what a member has in flight of a range; the runs that were."""
-        places = self._flying(member, start, end)
-        self._lands(member, places)
-        self._state[places] = DONE
-        self._advance()
-        return self._runs(places)
+        return self._finish(member, self._flying(member, start, end))
+
+    def ack_all(self, member: str, spans: Sequence[Span]) -> list[Span]:
+        """Do the same for ranges in order that do not overlap: many cost little more than one."""
+        if len(spans) == 1:
+            return self.ack(member, *spans[0])
+        places = numbers_in(spans) - self._origin
+        low, high = self._places(self._committed, self.next)
+        places = places[(places >= low) & (places < high)]
+        mine = self._holder[places] == self._numbers.get(member, NOBODY)
+        return self._finish(member, places[mine & (self._state[places] == FLYING)])
 
     def nack(self, member: str, start: int, end: int, ready_us: int, now_us: int) -> list[Span]:
         """Give back what a member has in flight of a range, to be given out again at a time."""
@@ -305,6 +312,12 @@ class Cursor:
         low, high = self._places(start, end)
         mine = (self._state[low:high] == FLYING) & (self._holder[low:high] == number)
         return selected(mine, low)
+
+    def _finish(self, member: str, places: Places) -> list[Span]:
+        self._lands(member, places)
+        self._state[places] = DONE
+        self._advance()
+        return self._runs(places)
 
     def _condemned_in(self, start: int, end: int) -> list[Span]:
         low, high = self._places(start, end)

@@ -1,7 +1,7 @@
 """Ranges of offsets, and places in columns."""
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ Span: TypeAlias = tuple[int, int]
 
 Places: TypeAlias = slice | npt.NDArray[np.intp]
 """Where records are in columns: a slice if they are consecutive, which is so much cheaper."""
+
+_NONE: Final[Span] = (2**63, 2**63)
+"""A range behind all others."""
 
 
 def runs(offsets: npt.NDArray[Any]) -> list[Span]:
@@ -34,17 +37,30 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def minus(span: Span, parts: Iterable[Span]) -> list[Span]:
-    """What is left of a range without some of its parts, which are in order."""
-    start, end = span
+def minus(spans: Iterable[Span], parts: Iterable[Span]) -> list[Span]:
+    """What is left of ranges without some parts of them; both are in order and do not overlap."""
     left = []
-    for first, last in parts:
-        if start < first:
-            left.append((start, first))
-        start = max(start, last)
-    if start < end:
-        left.append((start, end))
+    rest = iter(parts)
+    first, last = next(rest, _NONE)
+    for start, end in spans:
+        while first < end:
+            if start < first:
+                left.append((start, first))
+            start = max(start, last)
+            if last > end:
+                break
+            first, last = next(rest, _NONE)
+        if start < end:
+            left.append((start, end))
     return left
+
+
+def numbers_in(spans: Sequence[Span]) -> npt.NDArray[np.int64]:
+    """All numbers of ranges, one by one, in their order."""
+    starts, ends = np.array(spans, np.int64).T
+    lengths = ends - starts
+    before = lengths.cumsum() - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
 
 
 def selected(mask: npt.NDArray[np.bool_], low: int) -> Places:

@@ -97,6 +97,9 @@ class PlainCursor:
     def ack(self, member: str, start: int, end: int) -> list[int]:
         return self.done(self.flying(member, start, end))
 
+    def ack_all(self, member: str, spans: list[Span]) -> list[int]:
+        return self.done([offset for span in spans for offset in self.flying(member, *span)])
+
     def done(self, offsets: list[int]) -> list[int]:
         for offset in offsets:
             self.records[offset].state = DONE
@@ -186,7 +189,7 @@ class Step(NamedTuple):
     passed_us: int
 
 
-KINDS = ["number", *["look_at"] * 2, *["give"] * 4, *["ack"] * 2, *["nack"] * 2, "release"]
+KINDS = ["number", *["look_at"] * 2, *["give"] * 4, *["ack", "ack_all", "nack"] * 2, "release"]
 KINDS += ["lose", *["expire"] * 2, "drop", "condemned", "condemn_again", "copy"]
 
 STEPS = st.lists(
@@ -225,6 +228,9 @@ def calls(step: Step, cursor: Cursor, now_us: int) -> Iterator[Call]:
                 yield "give", (member, offsets, then_us)
         case "ack" | "release":
             yield step.kind, (somebody(step, cursor), start, end)
+        case "ack_all":
+            ends = range(start, max(start + 1, end), 1 + step.pattern % 5)
+            yield "ack_all", (somebody(step, cursor), [(edge, edge + 1) for edge in ends])
         case "nack":
             yield "nack", (somebody(step, cursor), start, end, then_us, now_us)
         case "drop":
@@ -283,7 +289,7 @@ def somebody(step: Step, cursor: Cursor) -> str:
 def same_answers(name: str, found: Any, expected: Any) -> None:
     """Compare what a cursor has answered with what a plain one has, which does not make runs."""
     match name:
-        case "ack" | "nack" | "release" | "lose" | "drop":
+        case "ack" | "ack_all" | "nack" | "release" | "lose" | "drop":
             assert offsets_of(found) == expected
             assert all(start < end for start, end in found)
             assert all(a[1] < b[0] for a, b in pairwise(found))
@@ -404,7 +410,7 @@ def holders(cursor: Cursor) -> dict[int, list[str]]:
 def given_back(name: str, answer: Any) -> list[int]:
     """What is not in flight any more after a call, among others."""
     match name:
-        case "ack" | "nack" | "release" | "lose" | "drop":
+        case "ack" | "ack_all" | "nack" | "release" | "lose" | "drop":
             return offsets_of(answer)
         case "expire":
             return offsets_of((start, end) for _, start, end in answer)
@@ -455,7 +461,7 @@ def test_a_group_that_takes_and_acknowledges_everything_gets_to_the_end(
 def test_no_record_is_done_twice(max_deliveries: int, steps: list[Step]) -> None:
     done: Counter[int] = Counter()
     for cursor, name, _, answer in play(steps, max_deliveries):
-        if name in ("ack", "drop"):
+        if name in ("ack", "ack_all", "drop"):
             done.update(offsets_of(answer))
         assert all(times == 1 for times in done.values())
         assert all(cursor.state(offset) == DONE for offset in done)

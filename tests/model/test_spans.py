@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavetank.model.spans import Span, count_of, each, merged, runs, selected
+from wavetank.model.spans import Span, count_of, each, merged, minus, numbers_in, runs, selected
 
 BEGINNINGS = st.sampled_from([0, 7, 2**40])
 NUMBERS = st.lists(st.integers(0, 30), unique=True).map(sorted)
@@ -61,6 +61,25 @@ def test_merging_does_not_ask_in_which_order_ranges_come_nor_how_often(spans: li
 @given(SPANS)
 def test_the_runs_of_all_offsets_are_the_merged_ranges(spans: list[Span]) -> None:
     assert runs(np.unique(np.array(offsets_of(spans), np.int64))) == merged(spans)
+
+
+@given(SPANS, SPANS)
+def test_ranges_without_parts_of_them_are_what_is_in_the_one_and_not_in_the_other(
+    spans: list[Span], others: list[Span]
+) -> None:
+    spans, others = merged(spans), merged(others)
+    found = minus(iter(spans), iter(others))
+    left = set(offsets_of(spans)) - set(offsets_of(others))
+    assert offsets_of(found) == sorted(left)
+    assert all(start < end for start, end in found)
+
+
+@given(BEGINNINGS, SPANS.filter(bool))
+def test_the_numbers_in_ranges_come_one_by_one_in_their_order(
+    first: int, spans: list[Span]
+) -> None:
+    spans = [(first + start, first + end) for start, end in spans]
+    assert numbers_in(spans).tolist() == offsets_of(spans)
 
 
 @given(MASKS, st.integers(0, 99))
