@@ -136,7 +136,7 @@ def credits_of(members: list[str]) -> st.SearchStrategy[dict[str, int]]:
         lambda each: st.integers(1, len(each)).map(lambda count: each[:count])
     )
     amounts = st.one_of(st.integers(1, 6), st.integers(1, 60))
-    return turns.flatmap(lambda each: st.fixed_dictionaries({name: amounts for name in each}))
+    return turns.flatmap(lambda each: st.fixed_dictionaries(dict.fromkeys(each, amounts)))
 
 
 def owners_of(members: int) -> st.SearchStrategy[Owners]:
