@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ..model.batch import Batch
-from ..model.exchange import SetRate
+from ..model.exchange import SetRate, SetRunning
 from ..model.topics import TopicPartition
 from ..strategies.batching import cut
 from ..strategies.partitioning import next_sticky
@@ -39,6 +39,7 @@ class Generator(Producer):
         super().__init__(controller, settings, partitioner)
         self.load = load
         self.emitted_us = 0
+        self.running = True
 
     def started(self) -> None:
         super().started()
@@ -51,6 +52,8 @@ class Generator(Producer):
         load = self.load
         topic = self.metadata.topics.get(load.topic)
         since_us, self.emitted_us = self.emitted_us, self.now
+        if not self.running:
+            return
         if topic is None:
             self.refresh()
             return
@@ -75,6 +78,10 @@ class Generator(Producer):
     @receives(SetRate)
     def on_set_rate(self, change: SetRate) -> None:
         self.load = attrs.evolve(self.load, arrivals=self.load.arrivals.scaled(change.factor))
+
+    @receives(SetRunning)
+    def on_set_running(self, change: SetRunning) -> None:
+        self.running = change.running
 
     def misses_something(self) -> bool:
         return self.load.topic not in self.metadata.topics or super().misses_something()

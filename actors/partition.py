@@ -65,6 +65,14 @@ class WaitOver:
 
 
 @attrs.frozen
+class Written:
+    """The disk is done with a batch."""
+
+    append: Append
+    asker: Ref
+
+
+@attrs.frozen
 class PartitionState:
     """What a leader hands over to the next: all by reference, as everything in it is immutable."""
 
@@ -100,6 +108,7 @@ class Partition(Janitor):
         if lead.state is not None:
             self.leases = dict(lead.state.leases)
         self.inherited = lead.state.subscriptions if lead.state is not None else ()
+        self.disk_free_us = 0
         self.resigned = False
 
     def started(self) -> None:
@@ -113,21 +122,35 @@ class Partition(Janitor):
 
     @receives(Append)
     def on_append(self, append: Append) -> None:
+        disk_us = self.settings.disk_write_us
+        if disk_us:
+            # A disk writes one batch at a time.
+            self.disk_free_us = max(self.disk_free_us, self.now) + disk_us
+            self.after(self.disk_free_us - self.now, Written(append, self.sender))
+        else:
+            self.write(append, self.sender)
+
+    @receives(Written)
+    def on_written(self, written: Written) -> None:
+        self.write(written.append, written.asker)
+
+    def write(self, append: Append, asker: Ref) -> None:
+        """Append a batch, and tell whoever waits for it."""
         log = self.log
         if self.resigned:
-            self.reply(NotLeader(append.request))
+            self.send(asker, NotLeader(append.request))
             return
         if append.epoch != NOT_IDEMPOTENT:
             verdict = self.book.check(append.epoch, append.floor, append.batch)
             if verdict is not APPEND:
-                self.refuse(append, verdict)
+                self.refuse(append, verdict, asker)
                 return
         end_offset = log.end_offset + append.batch.count
         if end_offset > self.asked_for - RESERVE // 2:
             self.asked_for = end_offset + RESERVE
             self.send(self.controller, Reserve(self.partition, self.epoch, self.asked_for))
         if end_offset > self.reserved:
-            self.reply(TooFarAhead(append.request))
+            self.send(asker, TooFarAhead(append.request))
             return
         batch = log.append(append.batch, self.true_now, self.epoch)
         if append.epoch != NOT_IDEMPOTENT:
@@ -144,41 +167,32 @@ class Partition(Janitor):
             append_time_us=batch.append_time_us,
         )
         if append.acks:
-            self.reply(Appended(append.request, batch.base_offset, batch.append_time_us))
+            self.send(asker, Appended(append.request, batch.base_offset, batch.append_time_us))
         if self.waiting:
             self.answer_waiting()
         if self.subscriptions:
             self.records_came()
 
-    def refuse(self, append: Append, verdict: Verdict | Stored) -> None:
+    def refuse(self, append: Append, verdict: Verdict | Stored, asker: Ref) -> None:
         """Answer a batch that is not to be appended: not again, not yet, or never."""
         batch = append.batch
         if isinstance(verdict, Stored):
             known = verdict.base_offset != NOWHERE
             self.record(
-                kinds.DEDUPLICATED,
-                topic=self.topic,
-                partition=self.number,
-                producer=batch.producer,
+                kinds.DEDUPLICATED, topic=self.topic, partition=self.number,
+                producer=batch.producer, count=batch.count, bytes=batch.bytes, epoch=self.epoch,
                 base_offset=verdict.base_offset if known else NULL_INT,
-                count=batch.count,
-                bytes=batch.bytes,
-                epoch=self.epoch,
                 append_time_us=verdict.append_time_us if known else NULL_INT,
-            )
-            self.reply(Appended(append.request, verdict.base_offset, verdict.append_time_us))
+            )  # fmt: skip
+            self.send(asker, Appended(append.request, verdict.base_offset, verdict.append_time_us))
         elif verdict is FENCED:
             self.record(
-                kinds.FENCED,
-                topic=self.topic,
-                partition=self.number,
-                producer=batch.producer,
-                count=batch.count,
-                epoch=append.epoch,
-            )
-            self.reply(ProducerFenced(append.request))
+                kinds.FENCED, topic=self.topic, partition=self.number, producer=batch.producer,
+                count=batch.count, epoch=append.epoch,
+            )  # fmt: skip
+            self.send(asker, ProducerFenced(append.request))
         else:
-            self.reply(OutOfOrder(append.request))
+            self.send(asker, OutOfOrder(append.request))
 
     @receives(Reserved)
     def on_reserved(self, granted: Reserved) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ..model import kinds
-from ..model.exchange import Poll, Polled, PollFailed, SetPaused
+from ..model.exchange import Poll, Polled, PollFailed, SetPace, SetPaused
 from .actor import receives
 from .member import Member, S
 from .worker import Work, WorkDone, Worker, WorkFailed
@@ -224,6 +224,11 @@ class Waiter(Member[S]):
                 self.advance(share)
         self.reply(order.partitions)
         self.serve()
+
+    @receives(SetPace)
+    def on_set_pace(self, change: SetPace) -> None:
+        if self.worker is not None:
+            self.send(self.worker, change)
 
     # With every heartbeat
 

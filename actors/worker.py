@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from ..model.exchange import SetPace
 from ..model.records import Records
 from .actor import Actor, receives
 
@@ -71,6 +72,11 @@ class Worker(Actor):
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.pace = 1.0
+
+    @receives(SetPace)
+    def on_set_pace(self, change: SetPace) -> None:
+        self.pace *= change.factor
 
     @receives(Work)
     def on_work(self, work: Work) -> None:
@@ -78,7 +84,7 @@ class Worker(Actor):
             self.finish(work, self.sender)
             return
         count = sum(piece.count for _, piece, _ in work.pieces)
-        took_us = self.job.service.batch_us(count, self.numpy_random)
+        took_us = round(self.job.service.batch_us(count, self.numpy_random) * self.pace)
         self.after(took_us, ServiceOver(work, self.sender))
 
     @receives(ServiceOver)

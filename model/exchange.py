@@ -254,6 +254,20 @@ class SetRate:
 
 
 @attrs.frozen
+class SetRunning:
+    """Lets a running producer make records, or none."""
+
+    running: bool
+
+
+@attrs.frozen
+class SetPace:
+    """Makes a running consumer's work take so many times as long, in a simulation."""
+
+    factor: float
+
+
+@attrs.frozen
 class Poll:
     """Asks a consumer for records; answered by `Polled`, at the latest after a while."""
 

@@ -231,6 +231,8 @@ class ClusterSettings:
     """Without a heartbeat for so long, a broker is taken for dead."""
     group_initial_rebalance_delay_ms: int = _whole(3_000)
     """How long the first rebalance of an empty group waits for more members."""
+    disk_write_us: int = _whole(0)
+    """How long a partition's disk takes to write a batch."""
     log_retention_check_interval_ms: int = _whole(5_000, least=1)
     """How often a partition looks for what can go."""
 

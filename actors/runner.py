@@ -1,0 +1,226 @@
+"""Runs a scenario: builds its cluster, lets time pass, and does what its timeline says.
+
+Everything here stands outside the system of actors, as a user does.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from ..model.durations import to_us
+from ..model.errors import BadValueError, WavetankError
+from ..model.exchange import JoinGroup, LeaveGroup, SetPace, SetRunning
+from ..model.settings import ConsumerSettings
+from ..strategies.timeline import moments
+from .cluster import Cluster
+from .live import LiveSystem
+from .replayer import Replayer
+from .simulated import SimulatedSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..strategies.actions import Moment
+    from ..strategies.scenario import GroupPlan, Scenario
+    from .groups import ConsumerHandle, Group
+    from .handles import ProducerHandle
+
+logger = logging.getLogger("wavetank")
+
+SLICES: Final = 200
+"""In so many steps a run is shown to proceed."""
+
+
+@attrs.frozen
+class Progress:
+    """How far a run is."""
+
+    now_us: int
+    duration_us: int
+    events: int
+
+
+class Runner:
+    """One run of a scenario."""
+
+    def __init__(self, scenario: Scenario, **options: Any) -> None:
+        """Prepare everything; `options` are those of `Cluster`, such as `out`."""
+        self.scenario = scenario
+        self.options = options
+        self.handlers = {plan.name: load_handler(plan.handler) for plan in scenario.groups}
+        self.groups: dict[str, Group] = {}
+        self.consumers: dict[str, ConsumerHandle] = {}
+        self.producers: dict[str, ProducerHandle] = {}
+        self.replays = 0
+        self.skipped: list[str] = []
+        """What could not be done when its time had come, and why."""
+
+    def run(self, progress: Callable[[Progress], None] | None = None) -> Cluster:
+        """Run to the end; the cluster is to be stopped by who asked for it."""
+        scenario = self.scenario
+        engine = SimulatedSystem if scenario.engine == "simulated" else LiveSystem
+        plan = scenario.cluster
+        settings = {**plan.settings, "disk_write_us": to_us(plan.disk, "disk")}
+        self.cluster = Cluster(
+            engine, scenario.seed, brokers=plan.brokers, network=plan.latency.network(),
+            **self.options, **settings,
+        )  # fmt: skip
+        with self.stopping_on_errors():
+            self.set_up()
+            todo = moments(scenario)
+            step_us = max(1, scenario.duration_us // SLICES)
+            while self.cluster.system.now_us < scenario.duration_us:
+                now_us = self.cluster.system.now_us
+                next_us = min(now_us + step_us, scenario.duration_us)
+                if todo and todo[0].at_us < next_us:
+                    self.advance(todo[0].at_us)
+                    self.do(todo.pop(0))
+                    continue
+                self.advance(next_us)
+                if progress is not None:
+                    events = len(self.cluster.events)
+                    progress(Progress(next_us, scenario.duration_us, events))
+        return self.cluster
+
+    @contextmanager
+    def stopping_on_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.cluster.system.__exit__(*sys.exc_info())
+            raise
+
+    def set_up(self) -> None:
+        for topic in self.scenario.topics:
+            self.cluster.create_topic(topic.name, topic.partitions, **topic.options())
+        for plan in self.scenario.groups:
+            exclusive = plan.delivery == "exclusive"
+            self.groups[plan.name] = self.cluster.group(
+                plan.name, plan.topics, delivery=plan.delivery, acks=plan.acks, start=plan.start,
+                assignor=plan.assignor if exclusive else None, settings=plan.settings,
+            )  # fmt: skip
+            self.start_consumers(plan, plan.names())
+        for producer in self.scenario.producers:
+            for name in producer.names():
+                self.producers[name] = self.cluster.producer(
+                    name, producer.partitioner, load=producer.load(), settings=producer.settings
+                )
+
+    def start_consumers(self, plan: GroupPlan, names: list[str]) -> None:
+        for name in names:
+            static = {"group_instance_id": name} if plan.static else {}
+            self.consumers[name] = self.groups[plan.name].consumer(
+                name, self.handlers[plan.name], service=plan.service, **static
+            )
+
+    def advance(self, until_us: int) -> None:
+        left_us = until_us - self.cluster.system.now_us
+        if left_us > 0:
+            self.cluster.run(for_=left_us / 1_000_000)
+
+    def do(self, moment: Moment) -> None:
+        """Do what the timeline says; what cannot be done now is left out, and said so."""
+        try:
+            getattr(self, f"do_{moment.do}")(*moment.arguments)
+        except WavetankError as error:
+            what = f"{moment.at_us / 1e6:g} s: {moment.do}: {error}"
+            logger.warning("left out: %s", what)
+            self.skipped.append(what)
+
+    # The timeline's vocabulary: what strategies/actions.py and strategies/timeline.py name
+
+    def do_crash(self, node: str) -> None:
+        self.cluster.system.crash(node)
+
+    def do_restart(self, node: str) -> None:
+        self.cluster.system.restart(node)
+
+    def do_pause(self, node: str) -> None:
+        self.cluster.system.pause(node)
+
+    def do_resume(self, node: str) -> None:
+        self.cluster.system.resume(node)
+
+    def do_stop(self, node: str) -> None:
+        self.switch(node, on=False)
+
+    def do_start(self, node: str) -> None:
+        self.switch(node, on=True)
+
+    def switch(self, node: str, *, on: bool) -> None:
+        """Let a consumer be in its group or not, and a producer make records or not."""
+        self.require_up(node)
+        if node in self.producers:
+            self.producers[node].ref.tell(SetRunning(on))
+        else:
+            # Not waited for: it may take a consumer long to finish, and time must not stand still.
+            self.consumers[node].ref.ask(JoinGroup() if on else LeaveGroup(), block=False)
+
+    def require_up(self, node: str) -> None:
+        known = self.cluster.system.nodes.get(node)
+        if known is None or known.state == "crashed":
+            raise BadValueError(f"node {node!r} is {'not there' if known is None else 'crashed'}")
+
+    def do_slow(self, node: str, factor: float) -> None:
+        self.require_up(node)
+        self.consumers[node].ref.tell(SetPace(factor))
+
+    def do_rate(self, node: str, factor: float) -> None:
+        self.require_up(node)
+        self.producers[node].scale(factor)
+
+    def do_skew(self, node: str, offset: Any, drift_ppm: int) -> None:
+        self.cluster.system.skew(node, offset, drift_ppm)
+
+    def do_cut(self, one: str, other: str, one_way: bool, options: dict[str, Any]) -> None:
+        self.cluster.system.cut(one, other, one_way=one_way, **options)
+
+    def do_heal(self, one: str, other: str, one_way: bool, options: dict[str, Any]) -> None:
+        self.cluster.system.heal(one, other, one_way=one_way, **options)
+
+    def do_delay(self, one: str, other: str, one_way: bool, options: dict[str, Any]) -> None:
+        self.cluster.system.slow(one, other, one_way=one_way, **options)
+
+    def do_disturb(self, one: str, other: str, one_way: bool, options: dict[str, Any]) -> None:
+        self.cluster.system.disturb(one, other, one_way=one_way, **options)
+
+    def do_add_consumers(self, group: str, count: int) -> None:
+        [plan] = [plan for plan in self.scenario.groups if plan.name == group]
+        have = len(self.groups[group].consumers)
+        self.start_consumers(plan, plan.names(first=have, count=count))
+
+    def do_add_partitions(self, topic: str, partitions: int) -> None:
+        self.cluster.add_partitions(topic, partitions)
+
+    def do_add_broker(self) -> None:
+        self.cluster.add_broker()
+
+    def do_switch_assignor(self, group: str, assignor: str) -> None:
+        self.groups[group].set_assignor(assignor)
+
+    def do_replay(self, topic: str, since_us: int | None, offset: int | None) -> None:
+        self.replays += 1
+        settings = ConsumerSettings()
+        name = f"replay-{self.replays}"
+        self.cluster._spawn_client(Replayer, name, settings, topic, since_us, offset)
+
+
+def load_handler(name: str | None) -> Callable[[Any], Any] | None:
+    """Find a handler by "module:function"."""
+    if name is None:
+        return None
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise BadValueError(f"handler = {name!r}: {error}") from None
+    if not callable(found):
+        raise BadValueError(f"handler = {name!r}: expected a function")
+    return found  # type: ignore[no-any-return]
