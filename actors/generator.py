@@ -6,9 +6,10 @@ at once and in columns: a thousand records cost about as much as one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from ..model.batch import Batch
 from ..model.exchange import SetRate, SetRunning
@@ -19,7 +20,10 @@ from .actor import receives
 from .producer import Producer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..model.settings import ProducerSettings
+    from ..model.topics import Topic
     from ..strategies.partitioning import Partitioner
     from ..strategies.workload import Load
     from .ref import Ref
@@ -63,17 +67,29 @@ class Generator(Producer):
         keys = load.keys.draw(count, self.numpy_random)
         sizes = load.sizes.draw(count, self.numpy_random)
         batch = Batch(self.producer_id, 0, count, keys=keys, timestamps_us=self.now, sizes=sizes)
-        chosen = self.partitioner.choose_many(
-            keys, None, count, topic.partitions,
-            requested=load.partition, sticky=self.sticky(topic), random=self.numpy_random,
-        )  # fmt: skip
-        for number, piece in batch.split_by(chosen, topic.partitions).items():
+        for number, piece in self.spread(batch, keys, topic):
             partition = TopicPartition(topic.name, number)
             for part in cut(piece, self.settings.batch_size):
                 self.enqueue(partition, part, ())
         if topic.name in self.stickies:
             old = self.stickies[topic.name]
             self.stickies[topic.name] = next_sticky(topic.partitions, old, self.random)
+
+    def spread(self, batch: Batch, keys: Any, topic: Topic) -> Iterable[tuple[int, Batch]]:
+        """Deal records out to partitions."""
+        count, load, chance = batch.count, self.load, self.numpy_random
+        if keys is None and load.partition is None:
+            counts = self.partitioner.counts(count, topic.partitions, chance)
+            if counts is not None:
+                ends = np.cumsum(counts).tolist()
+                starts = [0, *ends]
+                parts = enumerate(zip(starts, ends, strict=False))
+                return [(number, batch[a:b]) for number, (a, b) in parts if a < b]
+        chosen = self.partitioner.choose_many(
+            keys, None, count, topic.partitions,
+            requested=load.partition, sticky=self.sticky(topic), random=chance,
+        )  # fmt: skip
+        return batch.split_by(chosen, topic.partitions).items()
 
     @receives(SetRate)
     def on_set_rate(self, change: SetRate) -> None:

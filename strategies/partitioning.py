@@ -85,6 +85,15 @@ class Partitioner:
             return _by_key(keys, partitions, sticky)
         return np.full(count, sticky)
 
+    def counts(self, count: int, partitions: int, random: np.random.Generator) -> Chosen | None:
+        """How many of `count` records without keys go to each partition, if chance alone decides.
+
+        One draw in place of one for each record, which then need not be sorted either.
+        """
+        if self.rule != "random":
+            return None
+        return random.multinomial(count, np.full(partitions, 1 / partitions))
+
     def _named(self, requested: int | None, partitions: int) -> int:
         if self.rule == "random":
             raise BadValueError(

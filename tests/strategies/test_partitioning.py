@@ -250,3 +250,12 @@ def test_a_partitioner_remembers_nothing(name: str) -> None:
         for _ in range(2)
     ]
     assert draws[0] == draws[1]
+
+
+def test_chance_deals_records_without_keys_out_in_one_draw() -> None:
+    drawn = np.random.default_rng(3)
+    counts = partitioner("random").counts(100_000, 4, drawn)
+    assert counts is not None
+    assert counts.sum() == 100_000
+    assert all(24_000 < count < 26_000 for count in counts)
+    assert partitioner("key").counts(10, 4, drawn) is None
