@@ -37,13 +37,13 @@ def spread(cluster: wt.Cluster, values: Iterable[Any], partitions: int) -> None:
         fill(cluster, listed[number::partitions], partition=number)
 
 
-def drain(*consumers: Any, until: int) -> list[wt.Record]:
+def drain(*consumers: Any, until: int, ack: bool = True) -> list[wt.Record]:
     """Poll in turn until so many records have come, and acknowledge them."""
     records: list[wt.Record] = []
     for _ in range(400):
         for consumer in consumers:
             polled = consumer.poll(timeout=0.05)
-            if polled:
+            if ack:
                 consumer.ack(polled)
             records += polled
         if len(records) >= until:
