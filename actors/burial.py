@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ..model import kinds
 from ..model.batch import Batch
 from ..model.errors import BadValueError
 from ..model.settings import ProducerSettings
@@ -89,8 +90,9 @@ class Burier(Producer):
         self.send(asker, Buried(bury.subscription, span, bury.reason))
 
     def give_up(self, flight: Flight, reason: str) -> None:
-        """Begin anew: there is nobody else to see to it."""
-        super().give_up(flight, reason)
+        """Begin anew: there is nobody else to see to it, and nobody to be told."""
+        flight.lane.settle(flight)
+        self.note(kinds.GIVEN_UP, flight, reason)
         self.start(*self.burials.pop((flight.lane.partition, flight.batch.sequence)))
 
     def metadata_changed(self) -> None:
