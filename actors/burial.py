@@ -136,18 +136,23 @@ class DeadLetter:
 
 
 def dead_letter(record: Record) -> DeadLetter:
-    """Read what a dead letter's headers say; those of its last burial, if it has come again."""
-    last: dict[str, Any] = {name: value for name, value in record.headers if name in HEADERS}
+    """Read what a dead letter's headers say; those of its last burial, if there was another."""
+    last: dict[str, Any] = {name: value for name, value in _last(record) if name in HEADERS}
     if len(last) < len(HEADERS):
         raise BadValueError(
             f"record {record.offset} of {record.topic}-{record.partition}: expected a dead letter"
         )
     return DeadLetter(
         last[TOPIC], int(last[PARTITION]), int(last[OFFSET]), last[GROUP], int(last[DELIVERIES]),
-        last[REASON], tuple(pair for pair in record.headers if pair[0] not in HEADERS),
+        last[REASON], record.headers[: -len(HEADERS)],
     )  # fmt: skip
 
 
 def is_letter_of(record: Record, group: str) -> bool:
     """Whether a record is a dead letter of this group."""
-    return (GROUP, group) in record.headers
+    return (GROUP, group) in _last(record)
+
+
+def _last(record: Record) -> tuple[tuple[str, Any], ...]:
+    """The headers that a burial, if there was one, has put behind all others."""
+    return record.headers[-len(HEADERS) :]
