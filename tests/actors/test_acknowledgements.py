@@ -1,12 +1,27 @@
 """Groups whose consumers are called and acknowledge record by record, on both engines."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from acking import DELIVERIES, ORDERS, QUICK, TP, deliveries, drain, fill, lag, spread, values
+from acking import (
+    DELIVERIES,
+    ORDERS,
+    QUICK,
+    TP,
+    deliveries,
+    drain,
+    fill,
+    lag,
+    members,
+    nack_often,
+    one,
+    position,
+    spread,
+    values,
+)
 
 import wavetank as wt
 
@@ -26,25 +41,6 @@ def calm() -> Iterator[wt.Cluster]:
         cluster.create_topic("orders")
         yield cluster
     assert not cluster.events.of("failed", "unhandled")
-
-
-def members(
-    cluster: wt.Cluster, delivery: str, names: str = "ab", **settings: Any
-) -> tuple[Any, list[Any]]:
-    """A group and its consumers, once all of them are in it."""
-    group = cluster.group("g", ["orders"], delivery=delivery, acks=True, **(QUICK | settings))  # type: ignore[arg-type]
-    consumers = [group.consumer(name) for name in names]
-    group.assignment()
-    return group, consumers
-
-
-def one(cluster: wt.Cluster, delivery: str = "shared", **settings: Any) -> tuple[Any, Any]:
-    group, (consumer,) = members(cluster, delivery, "c", **settings)
-    return group, consumer
-
-
-def position(cluster: wt.Cluster, name: str = "g") -> int:
-    return cluster.inspect(ORDERS).committed[name]
 
 
 # Who gets what
@@ -110,15 +106,13 @@ def test_all_records_of_a_key_go_to_one_consumer_in_order(cluster: wt.Cluster) -
     fill(cluster, range(120), keys=[f"key-{n % 12}" for n in range(120)])
     seen = defaultdict(list)
     readers = defaultdict(set)
-    total = 0
     for turn in range(400):
         consumer = consumers[turn % 3]
         for record in consumer.poll(timeout=0.05):
             seen[record.key].append(record.value)
             readers[record.key].add(consumer.name)
             consumer.ack(record)
-            total += 1
-        if total == 120:
+        if sum(map(len, seen.values())) == 120:
             break
     assert seen == {f"key-{n}": list(range(n, 120, 12)) for n in range(12)}
     assert all(len(names) == 1 for names in readers.values())
@@ -251,22 +245,6 @@ def test_a_nacked_record_comes_again_and_counts_its_deliveries(cluster: wt.Clust
     assert details == [None, "retry 1", "retry 2", "retry 3", "retry 4"]
 
 
-def waits(cluster: wt.Cluster) -> list[float]:
-    """Milliseconds from each nack to the next delivery."""
-    handed_back = [event.time_us for event in cluster.events.of("nacked")]
-    again = [event.time_us for event in deliveries(cluster)[1:]]
-    return [(b - a) / 1_000 for a, b in zip(handed_back, again, strict=True)]
-
-
-def nack_often(cluster: wt.Cluster, times: int, delay: Any = None, **settings: Any) -> list[float]:
-    fill(cluster, range(1))
-    _, consumer = one(cluster, max_deliveries=0, **settings)
-    for _ in range(times):
-        consumer.nack(consumer.poll(timeout=60), delay)
-    assert consumer.poll(timeout=60)
-    return waits(cluster)
-
-
 @pytest.mark.parametrize(("first", "most"), [(100, 1_000), (400, 3_000)])
 def test_the_wait_after_a_nack_doubles_up_to_its_limit(
     calm: wt.Cluster, first: int, most: int
@@ -378,3 +356,44 @@ def test_a_new_group_begins_where_it_wishes_to(
     fill(calm, [8])
     wanted = list(expected)
     assert [r.value for _ in wanted for r in consumer.poll(timeout=0.1)] == wanted
+
+
+# Looking
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_group_shows_who_shares_what_and_how_much_is_left(
+    cluster: wt.Cluster, delivery: str
+) -> None:
+    cluster.create_topic("orders", partitions=2)
+    spread(cluster, range(10), 2)
+    group, (a, _) = members(cluster, delivery)
+    everything = [TP("orders", 0), TP("orders", 1)]
+    alone = delivery == "exclusive"
+    assert group.assignment() == {
+        "a": everything[:1] if alone else everything, "b": everything[1:] if alone else everything,
+    }  # fmt: skip
+    a.ack(a.poll(max_records=1))
+    left = 10 if delivery == "broadcast" else 9
+    assert lag(group) == sum(cluster.describe().lags["g"].values()) == left
+    owner = "a    " if alone else "a, b"
+    assert f"orders-0   {owner}" in str(cluster.describe())
+
+
+def test_hot_keys_and_the_load_of_each_consumer_can_be_seen(calm: wt.Cluster) -> None:
+    group = calm.group("g", ["orders"], delivery="key_shared", **QUICK)
+    for name in "abc":
+        group.consumer(name, service=wt.ConstantService("10us"))
+    group.assignment()
+    load = wt.Load("orders", wt.Constant(1_000), keys=wt.ZipfKeys(500, 1.2))
+    calm.producer("load", load=load)
+    calm.run(for_=8)
+    view = group.keys()[ORDERS]
+    truth = Counter(record.key for record in calm.read(ORDERS, 0, view.total))
+    assert [key for key, _ in view.hot[:5]] == [0, 1, 2, 3, 4]
+    assert dict(view.hot[:5]) == {key: truth[key] for key in range(5)}
+    assert view.total == sum(event.count for event in calm.events.of("appended"))
+    assert [name for name, _ in view.loads] == ["a", "b", "c"]
+    assert max(load for _, load in view.loads) < 0.5 * sum(load for _, load in view.loads)
+    with pytest.raises(wt.BadValueError, match="group 'h' is shared: expected key_shared"):
+        calm.group("h", ["orders"], delivery="shared").keys()

@@ -1,11 +1,23 @@
 """Running consumers that acknowledge: flow control, and members that come, go and fall silent."""
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from acking import DELIVERIES, ORDERS, QUICK, TP, drain, fill, lag, spread, values
+from acking import (
+    DELIVERIES,
+    ORDERS,
+    QUICK,
+    TP,
+    all_done,
+    counts,
+    drain,
+    fill,
+    lag,
+    most_at_once,
+    spread,
+    values,
+)
 
 import wavetank as wt
 
@@ -32,30 +44,6 @@ def calm() -> Iterator[wt.Cluster]:
 
 def make_group(cluster: wt.Cluster, delivery: str = "shared", **settings: Any) -> Any:
     return cluster.group("g", ["orders"], delivery=delivery, acks=True, **(QUICK | settings))  # type: ignore[arg-type]
-
-
-def all_done(cluster: wt.Cluster, group: Any, timeout: float = 20) -> None:
-    cluster.run_until(lambda: lag(group) == 0, timeout=timeout)
-
-
-def counts(cluster: wt.Cluster, kind: str) -> Counter[str | None]:
-    """How many records each member has had."""
-    found: Counter[str | None] = Counter()
-    for event in cluster.events.of(kind):
-        if event.topic == "orders":
-            found[event.member] += event.count
-    return found
-
-
-def most_at_once(cluster: wt.Cluster) -> dict[str | None, int]:
-    """The most records that each member had at any moment, from delivery to settlement."""
-    has: Counter[str | None] = Counter()
-    most: dict[str | None, int] = defaultdict(int)
-    for event in cluster.events.of("delivered", "acknowledged", "nacked"):
-        if event.topic == "orders":
-            has[event.member] += event.count if event.kind == "delivered" else -event.count
-            most[event.member] = max(most[event.member], has[event.member])
-    return most
 
 
 # Running
