@@ -9,11 +9,14 @@ import numpy as np
 
 from ..model.cursor import Cursor
 from ..model.delivery import KeysView, Terms
+from ..model.errors import BadValueError
 from ..strategies.dispatch import Portions, by_key, in_order, in_turn
 from ..strategies.routing import Owners, reassign, rebalance, share_slots
 from ..strategies.slots import HotKeys, SlotLoad, slots_of
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from ..model.batch import Batch
     from ..model.spans import Span
     from .ref import Ref
@@ -58,6 +61,23 @@ class Slots:
         self.owners: Owners = np.zeros(0, np.int16)
         self.load = SlotLoad()
         self.hot = HotKeys()
+
+    def take_in(self, batch: Batch) -> npt.NDArray[np.uint16]:
+        """Count a batch's records, and say which slots they have.
+
+        Keys that cannot be hashed, which only who chooses partitions by hand can send, have one
+        slot together: so each keeps its order.
+        """
+        try:
+            slots = slots_of(batch.keys, batch.count, batch.base_offset)
+            self.hot.add(batch.keys, batch.count)
+        except BadValueError:
+            if batch.count > 1:
+                ones = [batch[place : place + 1] for place in range(batch.count)]
+                return np.concatenate([self.take_in(one) for one in ones])
+            slots = np.zeros(1, np.uint16)
+        self.load.add(slots)
+        return slots
 
     def belong_to(self, members: list[str]) -> None:
         """Share the slots among these; all that can stays where it is."""
@@ -132,10 +152,7 @@ class Subscription:
         if not self.keyed:
             cursor.look_at(end)
             return
-        slots = slots_of(batch.keys, batch.count, batch.base_offset)
-        self.slots.load.add(slots)
-        self.slots.hot.add(batch.keys, batch.count)
-        cursor.look_at(end, slots)
+        cursor.look_at(end, self.slots.take_in(batch))
 
     def route(self) -> Portions:
         """Say who gets what of the available records."""
