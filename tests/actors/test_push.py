@@ -66,6 +66,19 @@ def test_running_consumers_acknowledge_what_their_handlers_return_from(
         assert sorted(done["a"] + done["b"]) == list(range(80))
 
 
+def test_keys_that_cannot_be_hashed_do_no_harm_and_keep_their_order(calm: wt.Cluster) -> None:
+    group = make_group(calm, "key_shared")
+    done: list[Any] = []
+    for name in "ab":
+        group.consumer(name, lambda records: done.extend(values(records)))
+    group.assignment()
+    odd = [(1, 2), {"a": 1}, 1.5, None, "x"]
+    fill(calm, range(50), keys=odd * 10)
+    all_done(calm, group)
+    for number in (0, 1, 2, 4):
+        assert [n for n in done if n % 5 == number] == list(range(number, 50, 5))
+
+
 def test_shared_records_go_round_members_that_wait_for_them(calm: wt.Cluster) -> None:
     group = make_group(calm)
     for name in "abc":
