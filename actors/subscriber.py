@@ -190,7 +190,9 @@ class Subscriber(Settler):
                 alone = retries > 0 and self.worker is not None
                 if alone and pieces:
                     return tuple(pieces)
-                batch = batch[: 1 if alone else max_records]
+                limit = 1 if alone else max_records
+                if limit < batch.count:
+                    batch = batch[:limit]
                 self.pop(lane, batch.count)
                 max_records = 0 if alone else max_records - batch.count
                 pieces.append((lane.partition, batch, retries))

@@ -172,9 +172,8 @@ class MemoryLog:
         if offset >= end:
             return ()
         index = self._index(offset)
-        reach = self._reach(index, offset, max_bytes)
-        if reach < end:
-            end = reach
+        if self._bytes_before[-1] - self._bytes_before[index] > max_bytes:
+            end = min(end, self._reach(index, offset, max_bytes))
         return tuple(self._between(index, offset, end))
 
     def available_bytes(self, offset: int) -> int:
@@ -300,10 +299,13 @@ class MemoryLog:
             return []
         last = bisect_left(self._bases, end, index) - 1
         batches = self._batches[index : last + 1]
-        if end - self._bases[last] < batches[-1].count:
-            batches[-1] = batches[-1][: end - self._bases[last]]
-        if start > self._bases[index]:
-            batches[0] = batches[0][start - self._bases[index] :]
+        skipped, stop = start - self._bases[index], end - self._bases[last]
+        if index == last and (skipped or stop < batches[0].count):
+            return [batches[0][skipped:stop]]
+        if stop < batches[-1].count:
+            batches[-1] = batches[-1][:stop]
+        if skipped:
+            batches[0] = batches[0][skipped:]
         return batches
 
 
