@@ -156,6 +156,8 @@ class Subscription:
 
     def route(self) -> Portions:
         """Say who gets what of the available records."""
+        if not self.cursor.available:
+            return []
         credits = self.credits()
         if not credits:
             return []
