@@ -316,6 +316,8 @@ class Cursor:
     def _finish(self, member: str, places: Places) -> list[Span]:
         self._lands(member, places)
         self._state[places] = DONE
+        if isinstance(places, slice) and places.start + self._origin == self._committed:
+            self.committed = places.stop + self._origin
         self._advance()
         return self._runs(places)
 
@@ -386,10 +388,8 @@ class Cursor:
         self._origin = self._committed
 
     def _all_columns(self) -> list[npt.NDArray[Any]]:
-        columns: list[npt.NDArray[Any]] = [
-            self._state, self._holder, self._deliveries, self._due_us,
-        ]  # fmt: skip
-        return [*columns, self._slot] if self.keyed else columns
+        some: list[npt.NDArray[Any]] = [self._state, self._holder, self._deliveries, self._due_us]
+        return [*some, self._slot] if self.keyed else some
 
     def _make_columns(self, count: int) -> None:
         self._state = np.zeros(count, np.uint8)
