@@ -226,6 +226,10 @@ class Attendance(Actor):
             **fields,  # type: ignore[arg-type]
         )  # fmt: skip
 
+    def note_here(self, kind: str, **fields: str | int | None) -> None:
+        """Record an event of this partition."""
+        self.record(kind, topic=self.topic, partition=self.number, **fields)  # type: ignore[arg-type]
+
     # What the delivering half does
 
     def dispatch(self, sub: Subscription, *, news: bool = False) -> None:

@@ -64,10 +64,8 @@ class Janitor(Dispatcher):
             if self.now - heard_us > ttl_us:
                 del self.leases[group]
                 self.cursors.pop(group, None)
-                self.record(
-                    kinds.SUBSCRIPTION_REMOVED, topic=self.topic, partition=self.number,
-                    group=group, detail="away for its time to live",
-                )  # fmt: skip
+                detail = "away for its time to live"
+                self.note_here(kinds.SUBSCRIPTION_REMOVED, group=group, detail=detail)
 
     # What may go
 
@@ -97,9 +95,7 @@ class Janitor(Dispatcher):
         try:
             removed = log.compact(up_to, tombstones_us)
         except BadValueError as error:  # a key that cannot be told from others
-            self.record(
-                kinds.CLEANUP_FAILED, topic=self.topic, partition=self.number, detail=str(error)
-            )
+            self.note_here(kinds.CLEANUP_FAILED, detail=str(error))
             return
         if removed:
             spans = [(batch.base_offset, batch.base_offset + batch.count) for batch in removed]
@@ -117,8 +113,8 @@ class Janitor(Dispatcher):
     def went(self, batches: Sequence[Batch], spans: Iterable[Span]) -> None:
         """Take note of records that go: for the log, for the groups, for the payload store."""
         if batches:
-            self.record(
-                kinds.REMOVED, topic=self.topic, partition=self.number,
+            self.note_here(
+                kinds.REMOVED,
                 base_offset=batches[0].base_offset, count=sum(batch.count for batch in batches),
                 bytes=sum(batch.bytes for batch in batches), epoch=self.epoch,
                 detail=self.config.cleanup,
@@ -141,8 +137,8 @@ class Janitor(Dispatcher):
             missed = [(start, end)] if start < end else []
         name = group if sub is None else sub.terms.group
         for first, last in missed:
-            self.record(
-                kinds.LOST, topic=self.topic, partition=self.number, group=name,
+            self.note_here(
+                kinds.LOST, group=name,
                 base_offset=first, count=sum(overlap(batch, first, last) for batch in batches),
                 epoch=self.epoch,
                 detail=f"removed before the group had it ({self.config.cleanup})",

@@ -58,10 +58,7 @@ gap.
 
 @attrs.frozen
 class WaitOver:
-    """A fetch has waited long enough."""
-
-    fetch: Fetch
-    asker: Ref
+    """Some fetch may have waited long enough."""
 
 
 @attrs.frozen
@@ -104,7 +101,11 @@ class Partition(Janitor):
         self.controller = lead.controller
         self.reserved = lead.reserved
         self.asked_for = lead.reserved
-        self.waiting: dict[tuple[Ref, int], tuple[Fetch, Timer]] = {}
+        self.waiting: dict[tuple[Ref, int], tuple[Fetch, int]] = {}
+        """Fetches that wait for records, and until when."""
+        self.wait_timer: Timer | None = None
+        """One for all of them: most are answered in time, and a timer each would be for nothing."""
+        self.wait_over_us = 0
         if lead.state is not None:
             self.leases = dict(lead.state.leases)
         self.inherited = lead.state.subscriptions if lead.state is not None else ()
@@ -178,18 +179,17 @@ class Partition(Janitor):
         batch = append.batch
         if isinstance(verdict, Stored):
             known = verdict.base_offset != NOWHERE
-            self.record(
-                kinds.DEDUPLICATED, topic=self.topic, partition=self.number,
+            self.note_here(
+                kinds.DEDUPLICATED,
                 producer=batch.producer, count=batch.count, bytes=batch.bytes, epoch=self.epoch,
                 base_offset=verdict.base_offset if known else NULL_INT,
                 append_time_us=verdict.append_time_us if known else NULL_INT,
             )  # fmt: skip
             self.send(asker, Appended(append.request, verdict.base_offset, verdict.append_time_us))
         elif verdict is FENCED:
-            self.record(
-                kinds.FENCED, topic=self.topic, partition=self.number, producer=batch.producer,
-                count=batch.count, epoch=append.epoch,
-            )  # fmt: skip
+            self.note_here(
+                kinds.FENCED, producer=batch.producer, count=batch.count, epoch=append.epoch
+            )
             self.send(asker, ProducerFenced(append.request))
         else:
             self.send(asker, OutOfOrder(append.request))
@@ -205,9 +205,18 @@ class Partition(Janitor):
         if self.resigned:
             self.reply(NotLeader(fetch.request))
         elif not self.answer_fetch(fetch, self.sender):
-            key = (self.sender, fetch.request)
-            timer = self.after(fetch.max_wait_us, WaitOver(fetch, self.sender))
-            self.waiting[key] = (fetch, timer)
+            over_us = self.now + fetch.max_wait_us
+            self.waiting[self.sender, fetch.request] = (fetch, over_us)
+            self.wake_at(over_us)
+
+    def wake_at(self, over_us: int) -> None:
+        """See to waiting fetches at this time, at the latest."""
+        if self.wait_timer is not None:
+            if self.wait_over_us <= over_us:
+                return
+            self.wait_timer.cancel()
+        self.wait_over_us = over_us
+        self.wait_timer = self.after(over_us - self.now, WaitOver())
 
     def answer_fetch(self, fetch: Fetch, asker: Ref, *, wait: bool = True) -> bool:
         """Answer a fetch, unless it is to wait for more."""
@@ -231,15 +240,19 @@ class Partition(Janitor):
         return True
 
     def answer_waiting(self) -> None:
-        for key, (fetch, timer) in list(self.waiting.items()):
+        for key, (fetch, _) in list(self.waiting.items()):
             if self.answer_fetch(fetch, key[0]):
-                timer.cancel()
                 del self.waiting[key]
 
     @receives(WaitOver)
     def on_wait_over(self, over: WaitOver) -> None:
-        if self.waiting.pop((over.asker, over.fetch.request), None) is not None:
-            self.answer_fetch(over.fetch, over.asker, wait=False)
+        self.wait_timer = None
+        for key, (fetch, over_us) in list(self.waiting.items()):
+            if over_us <= self.now:
+                del self.waiting[key]
+                self.answer_fetch(fetch, key[0], wait=False)
+        if self.waiting:
+            self.wake_at(min(over_us for _, over_us in self.waiting.values()))
 
     @receives(Claim)
     def on_claim(self, claim: Claim) -> None:
@@ -251,13 +264,8 @@ class Partition(Janitor):
         if not cursor.claim(claim.member, claim.generation):
             self.reply(Fenced(claim.request, cursor.generation))
             return
-        self.record(
-            kinds.CLAIMED,
-            topic=self.topic,
-            partition=self.number,
-            group=claim.group,
-            member=claim.member,
-            epoch=claim.generation,
+        self.note_here(
+            kinds.CLAIMED, group=claim.group, member=claim.member, epoch=claim.generation
         )
         log = self.log
         unconsumed = self.beginning("unconsumed")
@@ -274,15 +282,10 @@ class Partition(Janitor):
             return
         cursor = self.cursors.get(commit.group)
         if cursor is None or not cursor.may_act(commit.member, commit.generation):
-            self.record(
-                kinds.FENCED,
-                topic=self.topic,
-                partition=self.number,
-                group=commit.group,
-                member=commit.member,
-                base_offset=commit.offset,
+            self.note_here(
+                kinds.FENCED, group=commit.group, member=commit.member, base_offset=commit.offset,
                 epoch=commit.generation,
-            )
+            )  # fmt: skip
             self.reply(Fenced(commit.request, cursor.generation if cursor else -1))
             return
         self.leases[commit.group] = (self.now, self.leases[commit.group][1])
@@ -361,8 +364,7 @@ class Partition(Janitor):
             ),
         )
         self.resigned = True
-        for (asker, request), (_, timer) in self.waiting.items():
-            timer.cancel()
+        for asker, request in self.waiting:
             self.send(asker, NotLeader(request))
         self.waiting.clear()
         for sub in self.subscriptions.values():
@@ -381,10 +383,8 @@ class Partition(Janitor):
         """Record what dies with an unreplicated log in memory."""
         log = self.log
         if not self.resigned and log.end_offset > log.start_offset:
-            self.record(
+            self.note_here(
                 kinds.LOST,
-                topic=self.topic,
-                partition=self.number,
                 base_offset=log.start_offset,
                 count=log.count_between(log.start_offset, log.end_offset),
                 epoch=self.epoch,
