@@ -130,9 +130,9 @@ class Janitor(Dispatcher):
         """Move a group's position over what is gone, and record what it has not consumed of it."""
         sub = self.subscriptions.get(group)
         start, end = span
-        if sub is not None:
+        if sub is not None and start <= cursor.next:
             missed = cursor.drop(start, end) if end > (cursor.committed or 0) else []
-        else:
+        else:  # it has no window, or has not come so far: it will find a gap
             start = max(start, cursor.committed or 0)
             missed = [(start, end)] if start < end else []
         name = group if sub is None else sub.terms.group
