@@ -46,7 +46,8 @@ class Topic:
     """Which records go: those beyond retention, those superseded by a later one of their key
     ("compact"), or those that every group has, once they are past their retention."""
     retention: Duration | None = None
-    """How long records stay, tombstones of a compacted topic too; None: for ever."""
+    """How long records stay, tombstones of a compacted topic too; None: for ever, or until they
+    are acknowledged if that is what they go by."""
     retention_bytes: int | None = None
     """How much a partition keeps; None: everything."""
     keep_owed: bool = True

@@ -1,0 +1,63 @@
+"""Putting records in, consuming them and looking at what is left: what tests of clean-up do."""
+
+from typing import Any
+
+import wavetank as wt
+from wavetank.model.topics import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+KINDS = ["commit", "exclusive", "shared", "key_shared", "broadcast"]
+
+
+def put(cluster: wt.Cluster, *values: Any, keys: Any = None) -> None:
+    """Append records, each in a batch of its own."""
+    producer = cluster.producer(f"shop-{len(cluster.events)}", linger_ms=0)
+    for value, key in zip(values, keys or [None] * len(values), strict=True):
+        producer.send("orders", value, key=key).get(timeout=20)
+
+
+def offsets(cluster: wt.Cluster) -> list[int]:
+    """Of the records that are there."""
+    return [record.offset for record in cluster.topic("orders").contents[0]]
+
+
+def lost(cluster: wt.Cluster) -> list[tuple[Any, ...]]:
+    return [(event.group, event.base_offset, event.count) for event in cluster.events.of("lost")]
+
+
+def group_of(cluster: wt.Cluster, kind: str, name: str = "readers", **settings: Any) -> Any:
+    """The consumer, which has found its partitions, of a group that commits or of a delivery."""
+    settings = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500, **settings}
+    settings |= {"enable_auto_commit": False, "request_timeout_ms": 1_000}
+    if kind == "commit":
+        group = cluster.group(name, ["orders"], **settings)
+    else:
+        group = cluster.group(name, ["orders"], delivery=kind, acks=True, **settings)  # type: ignore[arg-type]
+    consumer = group.consumer(f"{name}-0")
+    cluster.run_until(lambda: len(consumer.positions()) > 0, timeout=60)
+    cluster.run(for_=0.1)
+    return consumer
+
+
+def finish(consumer: Any, count: int) -> list[int]:
+    """Get so many records and be done with them; their offsets."""
+    records: list[wt.Record] = []
+    while len(records) < count:
+        lot = list(consumer.poll(max_records=count - len(records), timeout=10))
+        assert lot, f"only {len(records)} of {count}"
+        records += lot
+    if consumer.group.acks:
+        consumer.ack(records)
+    else:
+        consumer.commit()
+    return [record.offset for record in records]
+
+
+def look_away(cluster: wt.Cluster, consumer: Any) -> None:
+    """Pause a consumer, and let what it has asked for before come to nothing."""
+    consumer.pause()
+    cluster.run(for_=1)
+
+
+def lag(consumer: Any) -> int:
+    return int(consumer.group.lag()[ORDERS])
