@@ -44,6 +44,8 @@ class Client(Actor):
         self.attempts = 0
         self.requests = 0
         self.watched: dict[Ref, None] = {}
+        self.dead: dict[Ref, None] = {}
+        """Who has ended, though the controller may not know: to ask them would be in vain."""
         self.leaders: dict[TopicPartition, Ref] = {}
         """The leaders in use: looked up for every batch, so they are kept at hand."""
 
@@ -56,7 +58,7 @@ class Client(Actor):
         ref = self.leaders.get(partition)
         if ref is None:
             leader = self.metadata.leaders.get(partition)
-            if leader is not None and leader.ref is not None:
+            if leader is not None and leader.ref is not None and leader.ref not in self.dead:
                 ref = self.leaders[partition] = leader.ref
                 self.follow(ref)
         return ref
@@ -106,6 +108,8 @@ class Client(Actor):
     @receives(Ended)
     def on_ended(self, ended: Ended) -> None:
         self.watched.pop(ended.ref, None)
+        self.dead[ended.ref] = None
+        self.leaders = {tp: ref for tp, ref in self.leaders.items() if ref is not ended.ref}
         self.connection_lost(ended.ref)
         self.refresh()
 

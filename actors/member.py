@@ -106,8 +106,9 @@ class Member(Client, Generic[S]):
 
     def coordinator(self) -> Ref | None:
         ref: Ref | None = self.metadata.coordinators.get(self.group)
-        if ref is not None:
-            self.follow(ref)
+        if ref is None or ref in self.dead:
+            return None
+        self.follow(ref)
         return ref
 
     # Joining

@@ -11,7 +11,7 @@ after it was killed.
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -175,13 +175,18 @@ def read_segment(path: Path, kinds: Collection[str] = ()) -> pa.Table:
         raise UnreadableRunError(f"{path} is not a whole segment of events: {error}") from error
 
 
-def read_events(directory: Path | str, kinds: Collection[str] | None = None) -> pa.Table:
-    """Read the events of a run in order, of these kinds or all, whether it is over or not."""
+def segments(directory: Path | str, kinds: Collection[str] | None = None) -> Iterator[pa.Table]:
+    """Read the events of a run in order, a segment at a time, whether it is over or not."""
     read_info(directory)
     folder = Path(directory) / EVENTS
     if not folder.is_dir():
         raise NotARunError(f"{directory} is not a run: it has no folder {EVENTS}")
     wanted = [kinds] if isinstance(kinds, str) else kinds or ()
     numbers = sorted(int(m[1]) for path in folder.iterdir() if (m := _SEGMENT.fullmatch(path.name)))
-    tables = [read_segment(segment_path(Path(directory), number), wanted) for number in numbers]
-    return pa.concat_tables([SCHEMA.empty_table(), *tables])
+    for number in numbers:
+        yield read_segment(segment_path(Path(directory), number), wanted)
+
+
+def read_events(directory: Path | str, kinds: Collection[str] | None = None) -> pa.Table:
+    """Read the events of a run in order, of these kinds or all, whether it is over or not."""
+    return pa.concat_tables([SCHEMA.empty_table(), *segments(directory, kinds)])

@@ -189,3 +189,22 @@ def test_a_new_coordinator_begins_above_what_partitions_have_seen(simulated: wt.
     got: list[Any] = []
     simulated.run_until(lambda: bool(got.extend(second.poll()) or len(got) == 8), timeout=60)
     assert not first.ref.is_alive()
+
+
+def test_clients_of_a_dead_broker_ask_who_follows_it_with_pauses() -> None:
+    asked: Counter[str] = Counter()
+
+    def network(source: str, target: str, message: object, now_us: int, random: Any) -> int:
+        asked[type(message).__name__] += 1
+        return 500
+
+    with wt.Cluster.simulated(seed=7, brokers=2, network=network) as cluster:
+        cluster.create_topic("orders", partitions=2)
+        cluster.producer("shop", load=wt.Load("orders", wt.Constant(50), keys=wt.UniformKeys(9)))
+        group = cluster.group("billing", ["orders"], retry_backoff_max_ms=1_000)
+        group.consumer("a", service=wt.ConstantService("1ms"))
+        cluster.run(for_=5)
+        before = asked["GetMetadata"]
+        cluster.system.crash("broker-1")
+        cluster.run(for_=8)  # the controller takes nine seconds to notice
+        assert 0 < asked["GetMetadata"] - before < 80
