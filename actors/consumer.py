@@ -162,7 +162,7 @@ class Consumer(Reader):
         return requests
 
     def committed_all(self, partitions: list[TopicPartition]) -> bool:
-        if self.settings.enable_auto_commit or self.worker is not None:
+        if self.settings.enable_auto_commit or self.runs:
             self.commit(partitions)
         wanted = dict.fromkeys(partitions)
         return not any(share.partition in wanted for share, _, _ in self.commits.values())
@@ -194,7 +194,7 @@ class Consumer(Reader):
     def done_with_all(self) -> None:
         """Take everything handed out to a caller as done with."""
         self.holding = False
-        if self.worker is None:
+        if not self.runs:
             for share in self.shares.values():
                 share.done = share.position
 
@@ -241,6 +241,6 @@ class Consumer(Reader):
         late_us = self.now - self.settings.request_timeout_ms * 1_000
         for request in [r for r, (_, _, sent_us) in self.commits.items() if sent_us < late_us]:
             self.settle_commit(request, "lost")
-        if self.worker is not None:
+        if self.runs:
             self.commit_if_due()
         self.leave_if_stuck()

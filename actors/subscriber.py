@@ -86,7 +86,7 @@ class Subscriber(Settler):
         if not lanes:
             return
         limit = self.settings.max_in_flight
-        quota = limit // len(lanes) if self.worker is not None else 0
+        quota = limit // len(lanes) if self.runs else 0
         for lane in lanes:
             if lane.waits and lane.credit > quota - lane.in_flight and not lane.hands_back():
                 # There are more partitions than when it was asked.
@@ -107,7 +107,7 @@ class Subscriber(Settler):
 
     def ask_in_turn(self, lanes: list[Inflow], room: int) -> None:
         """Ask partitions that may have records for as many as can be used now."""
-        if self.worker is None:
+        if not self.runs:
             asked_for = sum(lane.buffered + lane.credit for lane in lanes)
             room = min(room, self.poll.max_records - asked_for if self.poll is not None else 0)
         idle = [lane for lane in lanes if lane.ready and lane.may_ask()]
@@ -140,7 +140,7 @@ class Subscriber(Settler):
         until_us = self.now + self.terms.ack_timeout_us * 9 // 10
         lane.buffer.extend((batch, retries, until_us) for batch, retries in acquired.pieces)
         lane.buffered += given
-        unasked = self.worker is None and self.poll is None
+        unasked = not self.runs and self.poll is None
         if lane.paused or unasked or acquired.request == lane.spurned:
             self.empty(lane)
         self.serve()
@@ -165,7 +165,7 @@ class Subscriber(Settler):
 
     def is_ready(self) -> bool:
         """A caller gets what all partitions that were asked have, not that of the first alone."""
-        return self.worker is not None or not any(lane.credit for lane in self.shares.values())
+        return self.runs or not any(lane.credit for lane in self.shares.values())
 
     def take(self, max_records: int) -> tuple[Piece, ...]:
         """Take records out of the buffers, beginning with another partition each time.
@@ -187,7 +187,7 @@ class Subscriber(Settler):
                     if self.is_ordered():
                         self.empty(lane)
                     continue
-                alone = retries > 0 and self.worker is not None
+                alone = retries > 0 and self.runs
                 if alone and pieces:
                     return tuple(pieces)
                 limit = 1 if alone else max_records

@@ -1,9 +1,9 @@
 """The serving half of a consumer: hands its user what there is, and asks leaders for more.
 
-Called, a consumer answers `Poll`; running, it hands each lot of records to a worker and takes the
-next when that is done. Where records come from and what becomes of them is for its two kinds to
-say: one reads and commits as in Kafka (actors/consumer.py), the other acquires records and
-settles each of them (actors/subscriber.py).
+Called, a consumer answers `Poll`; running, it works on a lot of records at a time: a worker calls
+the handler, or in a simulation time passes. Where records come from and what becomes of them is
+for its two kinds to say: one reads and commits as in Kafka (actors/consumer.py), the other acquires
+records and settles each of them (actors/subscriber.py).
 """
 
 from __future__ import annotations
@@ -62,9 +62,13 @@ class Waiter(Member[S]):
         self.questions: dict[int, S] = {}
         """What leaders have been asked and have not answered."""
         self.job = job
+        self.runs = job is not None
+        """Whether it works by itself, or is called."""
         self.worker: Ref | None = None
+        """Who calls a handler; work that only takes time needs nobody."""
+        self.pace = 1.0
         self.lot: tuple[Piece, ...] = ()
-        """What the worker is at."""
+        """What is being worked on."""
         self.lots = 0
         self.holding = False
         """Whether a caller has records that it is in the middle of."""
@@ -78,7 +82,7 @@ class Waiter(Member[S]):
 
     def started(self) -> None:
         self.polled_us = self.now
-        if self.job is not None:
+        if self.job is not None and self.job.handler is not None:
             self.worker = self.spawn(
                 Worker, f"{self.ref.name}/worker", self.job, on_failure="restart"
             )
@@ -129,13 +133,23 @@ class Waiter(Member[S]):
             pieces = () if self.error else self.take(self.poll.max_records)
             if pieces or self.error:
                 self.answer_poll(pieces)
-        elif self.worker is not None and not self.lot:
+        elif self.runs and not self.lot:
             pieces = self.take(self.settings.max_poll_records)
             if pieces:
                 self.lots += 1
                 self.lot = pieces
                 self.polled_us = self.now
-                self.send(self.worker, Work(self.lots, pieces))
+                self.begin_work()
+
+    def begin_work(self) -> None:
+        if self.worker is not None:
+            self.send(self.worker, Work(self.lots, self.lot))
+            return
+        assert self.job is not None
+        assert self.job.service is not None
+        count = sum([piece.count for _, piece, _ in self.lot])
+        took_us = self.job.service.batch_us(count, self.numpy_random)
+        self.after(round(took_us * self.pace), WorkDone(self.lots))
 
     def delivered(self, partition: TopicPartition, batch: Batch, retries: int = 0) -> None:
         self.record(
@@ -227,6 +241,7 @@ class Waiter(Member[S]):
 
     @receives(SetPace)
     def on_set_pace(self, change: SetPace) -> None:
+        self.pace *= change.factor
         if self.worker is not None:
             self.send(self.worker, change)
 
@@ -249,7 +264,7 @@ class Waiter(Member[S]):
     def leave_if_stuck(self) -> None:
         """Leave the group if the user does not come back."""
         waited_us = self.now - self.polled_us
-        idle = self.poll is not None or (self.worker is not None and not self.lot)
+        idle = self.poll is not None or (self.runs and not self.lot)
         if self.joined and not idle and waited_us > self.settings.max_poll_interval_ms * 1_000:
             self.stuck = True
             self.record(kinds.STUCK, group=self.group, member=self.member, epoch=self.generation)
