@@ -6,13 +6,13 @@ undoes it after a while.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
-from attrs.validators import ge, gt, instance_of
 
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError, UnknownNameError, WavetankError
+from . import fields
 
 if TYPE_CHECKING:
     from .scenario import Scenario
@@ -28,19 +28,10 @@ class Moment:
     arguments: tuple[Any, ...]
 
 
-def check_duration(_: object, field: "attrs.Attribute[Any]", value: Duration | None) -> None:
-    """Refuse what is no duration; for a field that may have none."""
-    if value is not None:
-        to_us(value, field.name)
+Problems: TypeAlias = Iterator[tuple[str, WavetankError]]
+"""What does not fit: which field, and why."""
 
-
-def _signed(_: object, field: "attrs.Attribute[Any]", value: Duration) -> None:
-    to_us(value, field.name, negative=True)
-
-
-_share = attrs.validators.and_(instance_of((int, float)), ge(0), attrs.validators.le(1))
-_whole = instance_of(int)
-_number = instance_of((int, float))
+_share = fields.between(0, 1)
 
 
 @attrs.frozen
@@ -50,7 +41,7 @@ class Action:
     do: ClassVar[str]
     """What a file calls it."""
 
-    at: Duration = attrs.field(validator=check_duration)
+    at: Duration = attrs.field(validator=fields.duration)
 
     @property
     def at_us(self) -> int:
@@ -61,7 +52,7 @@ class Action:
         """What is to be done, moment by moment."""
         raise NotImplementedError
 
-    def problems(self, scenario: "Scenario") -> Iterator[tuple[str, WavetankError]]:
+    def problems(self, scenario: "Scenario") -> Problems:
         """Find what does not fit the scenario: which field, and why."""
         if self.at_us > scenario.duration_us:
             yield (
@@ -74,9 +65,9 @@ class Action:
 class _OnNodes(Action):
     """Something that is done to nodes."""
 
-    target: str = attrs.field(validator=instance_of(str))
+    target: str = attrs.field(validator=fields.name)
     """The node's name, or a pattern such as "billing-*"."""
-    stagger: Duration = attrs.field(default=0, validator=check_duration, kw_only=True)
+    stagger: Duration = attrs.field(default=0, validator=fields.duration, kw_only=True)
     """How long after one comes the next."""
 
     def arguments(self) -> tuple[Any, ...]:
@@ -84,18 +75,17 @@ class _OnNodes(Action):
         return ()
 
     def moments(self, scenario: "Scenario") -> Iterator[Moment]:
-        """One for each node."""
-        for index, node in enumerate(scenario.matching(self.target)):
+        """One for each node that is there by then."""
+        for index, node in enumerate(scenario.matching(self.target, self.at_us)):
             at_us = self.at_us + index * to_us(self.stagger, "stagger")
             yield Moment(at_us, self.do, (node, *self.arguments()))
 
-    def problems(self, scenario: "Scenario") -> Iterator[tuple[str, WavetankError]]:
+    def problems(self, scenario: "Scenario") -> Problems:
         """Find a pattern that names nothing, or what it must not."""
         yield from super().problems(scenario)
-        names = scenario.matching(self.target)
-        if not names:
-            yield "target", UnknownNameError("node", self.target, scenario.nodes())
-        wrong = [name for name in names if name not in self.allowed(scenario)]
+        yield from _unknown_node("target", self.target, self, scenario)
+        allowed = frozenset(self.allowed(scenario))
+        wrong = [name for name in scenario.matching(self.target) if name not in allowed]
         if wrong:
             yield (
                 "target",
@@ -107,13 +97,13 @@ class _OnNodes(Action):
         return scenario.nodes()
 
 
-def _consumers(scenario: "Scenario") -> list[str]:
-    producers = _producers(scenario)
-    return [n for n in scenario.nodes() if not n.startswith("broker-") and n not in producers]
-
-
-def _producers(scenario: "Scenario") -> list[str]:
-    return [name for plan in scenario.producers for name in plan.names()]
+def _unknown_node(field: str, pattern: str, action: Action, scenario: "Scenario") -> Problems:
+    """Find a pattern that names nothing, or nothing that is there before the action."""
+    if not scenario.matching(pattern):
+        yield field, UnknownNameError("node", pattern, scenario.nodes())
+    elif not scenario.matching(pattern, action.at_us):
+        late = f"expected a node that is there before {action.at!r}"
+        yield field, BadValueError(f"{field} = {pattern!r}: {late}")
 
 
 @attrs.frozen
@@ -122,7 +112,9 @@ class _ForAWhile(_OnNodes):
 
     undone_by: ClassVar[str]
 
-    for_: Duration | None = attrs.field(default=None, validator=check_duration, kw_only=True)
+    for_: Duration | None = attrs.field(
+        default=None, validator=fields.maybe(fields.duration), kw_only=True
+    )
     """After how long."""
 
     def undo_arguments(self) -> tuple[Any, ...]:
@@ -163,7 +155,7 @@ class Stop(_ForAWhile):
 
     def allowed(self, scenario: "Scenario") -> list[str]:
         """Brokers have no orderly end yet."""
-        return _consumers(scenario) + _producers(scenario)
+        return scenario.consumer_nodes() + scenario.producer_nodes()
 
 
 @attrs.frozen
@@ -174,7 +166,7 @@ class Start(_OnNodes):
 
     def allowed(self, scenario: "Scenario") -> list[str]:
         """As `Stop`."""
-        return _consumers(scenario) + _producers(scenario)
+        return scenario.consumer_nodes() + scenario.producer_nodes()
 
 
 @attrs.frozen
@@ -196,7 +188,7 @@ class Resume(_OnNodes):
 class _ByAFactor(_ForAWhile):
     """Something that is changed by a factor, and back by its inverse."""
 
-    factor: float = attrs.field(validator=[_number, gt(0)], kw_only=True)
+    factor: float = attrs.field(validator=fields.between(1e-6, 1e6), kw_only=True)
 
     def arguments(self) -> tuple[Any, ...]:
         """The factor."""
@@ -216,7 +208,7 @@ class Slow(_ByAFactor):
 
     def allowed(self, scenario: "Scenario") -> list[str]:
         """Only consumers work."""
-        return _consumers(scenario)
+        return scenario.consumer_nodes()
 
 
 @attrs.frozen
@@ -228,7 +220,18 @@ class Rate(_ByAFactor):
 
     def allowed(self, scenario: "Scenario") -> list[str]:
         """Only producers have a rate."""
-        return _producers(scenario)
+        return scenario.producer_nodes()
+
+    def problems(self, scenario: "Scenario") -> Problems:
+        """Find a rate that would be beyond what there can be."""
+        yield from super().problems(scenario)
+        names = frozenset(scenario.matching(self.target))
+        for plan in scenario.producers:
+            try:
+                if not names.isdisjoint(plan.names()):
+                    plan.arrivals.scaled(self.factor)
+            except BadValueError as error:
+                yield "factor", BadValueError(f"factor = {self.factor!r}: {plan.name}: {error}")
 
 
 @attrs.frozen
@@ -236,8 +239,8 @@ class Skew(_OnNodes):
     """A node's clock is off, and gets worse."""
 
     do: ClassVar[str] = "skew"
-    offset: Duration = attrs.field(validator=_signed, kw_only=True)
-    drift_ppm: int = attrs.field(default=0, validator=_whole, kw_only=True)
+    offset: Duration = attrs.field(validator=fields.signed_duration, kw_only=True)
+    drift_ppm: int = attrs.field(default=0, validator=fields.whole(), kw_only=True)
 
     def arguments(self) -> tuple[Any, ...]:
         """By how much."""
@@ -248,48 +251,71 @@ class Skew(_OnNodes):
 class _OnLinks(Action):
     """Something that is done to the links between nodes."""
 
-    between: tuple[str, str] = attrs.field(converter=tuple, kw_only=True)
+    between: tuple[str, str] = attrs.field(
+        converter=fields.as_tuple, validator=fields.pair, kw_only=True
+    )
     """Two names or patterns; all links between nodes of the first and of the second."""
-    one_way: bool = attrs.field(default=False, validator=instance_of(bool), kw_only=True)
+    one_way: bool = attrs.field(default=False, validator=fields.flag, kw_only=True)
     """Whether only what goes from the first to the second is meant."""
-    for_: Duration | None = attrs.field(default=None, validator=check_duration, kw_only=True)
 
     def options(self) -> dict[str, Any]:
         """What to do it with."""
         return {}
 
     def moments(self, scenario: "Scenario") -> Iterator[Moment]:
-        """One for each link, and one to heal it."""
-        first, second = self.between
-        pairs = [
-            (one, other)
-            for one in scenario.matching(first)
-            for other in scenario.matching(second)
-            if one != other
-        ]
-        for one, other in pairs:
+        """One for each link between nodes that are there by then."""
+        for one, other in self._links(scenario):
             yield Moment(self.at_us, self.do, (one, other, self.one_way, self.options()))
-            if self.for_ is not None:
-                healed_us = self.at_us + to_us(self.for_, "for")
-                yield Moment(healed_us, "heal", (one, other, self.one_way, {}))
 
-    def problems(self, scenario: "Scenario") -> Iterator[tuple[str, WavetankError]]:
-        """Find patterns that name nothing."""
+    def _links(self, scenario: "Scenario") -> list[tuple[str, str]]:
+        """Each link once, also where both patterns name a node and the two ways are one link."""
+        firsts, seconds = (scenario.matching(pattern, self.at_us) for pattern in self.between)
+        both = frozenset(firsts) & frozenset(seconds)
+        return [
+            (one, other)
+            for one in firsts
+            for other in seconds
+            if one < other or (one != other and (self.one_way or not both >= {one, other}))
+        ]
+
+    def problems(self, scenario: "Scenario") -> Problems:
+        """Find patterns that name nothing, or one node only."""
         yield from super().problems(scenario)
-        if len(self.between) != 2:
-            yield "between", BadValueError(f"between = {self.between!r}: expected two names")
-            return
-        for index, pattern in enumerate(self.between):
-            if not scenario.matching(pattern):
-                yield f"between[{index}]", UnknownNameError("node", pattern, scenario.nodes())
+        unknown = [
+            problem
+            for index, pattern in enumerate(self.between)
+            for problem in _unknown_node(f"between[{index}]", pattern, self, scenario)
+        ]
+        yield from unknown
+        if not unknown and not self._links(scenario):
+            between = list(self.between)
+            yield "between", BadValueError(f"between = {between!r}: expected two nodes, not one")
 
 
 @attrs.frozen
-class Cut(_OnLinks):
+class _LinkFault(_OnLinks):
+    """Something that is done to links, and may be healed after a while."""
+
+    for_: Duration | None = attrs.field(
+        default=None, validator=fields.maybe(fields.duration), kw_only=True
+    )
+    """After how long."""
+
+    def moments(self, scenario: "Scenario") -> Iterator[Moment]:
+        """One for each link, and one to heal it."""
+        for moment in super().moments(scenario):
+            yield moment
+            if self.for_ is not None:
+                healed_us = moment.at_us + to_us(self.for_, "for")
+                yield Moment(healed_us, "heal", (*moment.arguments[:3], {}))
+
+
+@attrs.frozen
+class Cut(_LinkFault):
     """Nothing gets through: it is lost, or held until healed."""
 
     do: ClassVar[str] = "cut"
-    hold: bool = attrs.field(default=False, validator=instance_of(bool), kw_only=True)
+    hold: bool = attrs.field(default=False, validator=fields.flag, kw_only=True)
 
     def options(self) -> dict[str, Any]:
         """Whether messages are held."""
@@ -304,11 +330,11 @@ class Heal(_OnLinks):
 
 
 @attrs.frozen
-class Delay(_OnLinks):
+class Delay(_LinkFault):
     """What crosses takes longer."""
 
     do: ClassVar[str] = "delay"
-    by: Duration = attrs.field(validator=check_duration, kw_only=True)
+    by: Duration = attrs.field(validator=fields.duration, kw_only=True)
 
     def options(self) -> dict[str, Any]:
         """By how much."""
@@ -316,7 +342,7 @@ class Delay(_OnLinks):
 
 
 @attrs.frozen
-class Disturb(_OnLinks):
+class Disturb(_LinkFault):
     """Shares of the messages vanish, double or overtake."""
 
     do: ClassVar[str] = "disturb"

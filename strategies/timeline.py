@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
-from attrs.validators import ge, instance_of, optional
 
 from ..model.durations import Duration, to_us
-from ..model.errors import BadValueError, UnknownNameError, WavetankError
+from ..model.errors import BadValueError, UnknownNameError
+from . import fields
 from .actions import (
     Action,
     Crash,
@@ -20,6 +20,7 @@ from .actions import (
     Heal,
     Moment,
     Pause,
+    Problems,
     Rate,
     Restart,
     Resume,
@@ -27,14 +28,11 @@ from .actions import (
     Slow,
     Start,
     Stop,
-    check_duration,
 )
-from .assignment import resolve
+from .assignment import ASSIGNORS
 
 if TYPE_CHECKING:
     from .scenario import Scenario
-
-_whole = instance_of(int)
 
 
 @attrs.frozen
@@ -42,14 +40,14 @@ class AddConsumers(Action):
     """A group grows."""
 
     do: ClassVar[str] = "add_consumers"
-    group: str = attrs.field(kw_only=True)
-    count: int = attrs.field(default=1, validator=[_whole, ge(1)], kw_only=True)
+    group: str = attrs.field(validator=fields.name, kw_only=True)
+    count: int = attrs.field(default=1, validator=fields.whole(1, fields.MOST_NODES), kw_only=True)
 
     def moments(self, scenario: "Scenario") -> Iterator[Moment]:
         """All of them at once."""
         yield Moment(self.at_us, self.do, (self.group, self.count))
 
-    def problems(self, scenario: "Scenario") -> Iterator[tuple[str, WavetankError]]:
+    def problems(self, scenario: "Scenario") -> Problems:
         """Find a group that is not there."""
         yield from super().problems(scenario)
         yield from _unknown_group(self.group, scenario)
@@ -60,17 +58,21 @@ class AddPartitions(Action):
     """A topic gets more partitions: so many altogether."""
 
     do: ClassVar[str] = "add_partitions"
-    topic: str = attrs.field(kw_only=True)
-    partitions: int = attrs.field(validator=[_whole, ge(1)], kw_only=True)
+    topic: str = attrs.field(validator=fields.name, kw_only=True)
+    partitions: int = attrs.field(validator=fields.whole(1, fields.MOST_PARTITIONS), kw_only=True)
 
     def moments(self, scenario: "Scenario") -> Iterator[Moment]:
         """All of them at once."""
         yield Moment(self.at_us, self.do, (self.topic, self.partitions))
 
-    def problems(self, scenario: "Scenario") -> Iterator[tuple[str, WavetankError]]:
-        """Find a topic that is not there, or that has as many."""
+    def problems(self, scenario: "Scenario") -> Problems:
+        """Find a topic that is not there, or that has as many by then."""
         yield from super().problems(scenario)
         counts = {plan.name: plan.partitions for plan in scenario.topics}
+        for action in scenario.timeline:
+            if isinstance(action, AddPartitions) and action.topic == self.topic in counts:
+                earlier = action.partitions if action.at_us < self.at_us else 0
+                counts[self.topic] = max(counts[self.topic], earlier)
         if self.topic not in counts:
             yield "topic", UnknownNameError("topic", self.topic, counts)
         elif self.partitions <= counts[self.topic]:
@@ -86,7 +88,7 @@ class AddBroker(Action):
     """Brokers join, and partitions move to them."""
 
     do: ClassVar[str] = "add_broker"
-    count: int = attrs.field(default=1, validator=[_whole, ge(1)], kw_only=True)
+    count: int = attrs.field(default=1, validator=fields.whole(1, fields.MOST_NODES), kw_only=True)
 
     def moments(self, scenario: "Scenario") -> Iterator[Moment]:
         """One after the other."""
@@ -99,17 +101,14 @@ class SwitchAssignor(Action):
     """A group divides its partitions in another way."""
 
     do: ClassVar[str] = "switch_assignor"
-    group: str = attrs.field(kw_only=True)
-    assignor: str = attrs.field(kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        resolve(self.assignor)
+    group: str = attrs.field(validator=fields.name, kw_only=True)
+    assignor: str = attrs.field(validator=fields.choice("assignor", ASSIGNORS), kw_only=True)
 
     def moments(self, scenario: "Scenario") -> Iterator[Moment]:
         """At once."""
         yield Moment(self.at_us, self.do, (self.group, self.assignor))
 
-    def problems(self, scenario: "Scenario") -> Iterator[tuple[str, WavetankError]]:
+    def problems(self, scenario: "Scenario") -> Problems:
         """Find a group that is not there, or that has no assignor."""
         yield from super().problems(scenario)
         yield from _unknown_group(self.group, scenario)
@@ -126,11 +125,13 @@ class Replay(Action):
     """A topic is read again, from a time or an offset on, by nobody in particular."""
 
     do: ClassVar[str] = "replay"
-    topic: str = attrs.field(kw_only=True)
-    since: Duration | None = attrs.field(default=None, validator=check_duration, kw_only=True)
+    topic: str = attrs.field(validator=fields.name, kw_only=True)
+    since: Duration | None = attrs.field(
+        default=None, validator=fields.maybe(fields.duration), kw_only=True
+    )
     """The time from which on records were appended."""
     offset: int | None = attrs.field(
-        default=None, validator=optional([_whole, ge(0)]), kw_only=True
+        default=None, validator=fields.maybe(fields.whole(0)), kw_only=True
     )
 
     def __attrs_post_init__(self) -> None:
@@ -142,7 +143,7 @@ class Replay(Action):
         since_us = None if self.since is None else to_us(self.since, "since")
         yield Moment(self.at_us, self.do, (self.topic, since_us, self.offset))
 
-    def problems(self, scenario: "Scenario") -> Iterator[tuple[str, WavetankError]]:
+    def problems(self, scenario: "Scenario") -> Problems:
         """Find a topic that is not there."""
         yield from super().problems(scenario)
         names = [plan.name for plan in scenario.topics]
@@ -150,7 +151,7 @@ class Replay(Action):
             yield "topic", UnknownNameError("topic", self.topic, names)
 
 
-def _unknown_group(name: str, scenario: "Scenario") -> Iterator[tuple[str, WavetankError]]:
+def _unknown_group(name: str, scenario: "Scenario") -> Problems:
     names = [plan.name for plan in scenario.groups]
     if name not in names:
         yield "group", UnknownNameError("group", name, names)
