@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..model.record import Record
     from ..strategies.network import Network
     from ..strategies.workload import Load
-    from .eventlog import EventLog
+    from .eventlog import EventLog, Listener
     from .ref import Ref
 
 PATIENCE_S: Final = 120.0
@@ -74,19 +74,24 @@ class Cluster:
         network: Network | None = None,
         out: str | Path | None = None,
         scenario: object = None,
+        listener: Listener | None = None,
+        keep: bool = True,
         payload_dir: str | Path | None = None,
         **settings: Any,
     ) -> None:
         """Make a cluster on an engine; `simulated` and `live` are the ways to do so.
 
         `network` judges what crosses nodes; `out` is a directory for the event log, which else
-        stays in memory; `scenario` is noted there. Values of topics that keep them apart go to
-        `payload_dir`, or stay in memory. `settings` are those of `ClusterSettings`.
+        stays in memory; `scenario` is noted there; `listener` hears of every batch of events, and
+        with `keep=False` and no `out` nothing else is left of them. Values of topics that keep
+        them apart go to `payload_dir`, or stay in memory. `settings` are `ClusterSettings`.
         """
         if isinstance(brokers, bool) or not isinstance(brokers, int) or brokers < 1:
             raise BadValueError(f"brokers = {brokers!r}: expected 1 or more")
         self.settings = from_mapping(ClusterSettings, NO_DELAY, settings).settings
-        self.system = engine(seed, network=network, out=out, scenario=scenario)
+        self.system = engine(
+            seed, network=network, out=out, scenario=scenario, listener=listener, keep=keep
+        )
         self.groups: dict[str, Group] = {}
         self._letters: ProducerHandle | None = None
         self.payload_dir = payload_dir

@@ -8,13 +8,16 @@ How threads share the list: it is never replaced, only extended at its end and c
 and the interpreter does each in one step. So adding a row takes no lock; a flush holds one, looks
 once how many rows there are and takes away just these.
 
+A listener hears of every batch as it leaves the buffer: who only counts need not have a log kept,
+which would take more memory than the whole cluster.
+
 Wall-clock time decides here only how rows are spread over files, which neither the digest nor a
 reader of the events can see.
 """
 
 import logging
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -22,12 +25,12 @@ from pathlib import Path
 from threading import Event as Signal
 from threading import Lock, Thread
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import pyarrow as pa
 
-from ..model.errors import BadValueError
+from ..model.errors import BadValueError, WavetankError
 from ..model.events import (
     SCHEMA,
     WIDTH,
@@ -55,6 +58,8 @@ from ..model.rundir import (
 
 logger = logging.getLogger("wavetank")
 
+Listener: TypeAlias = Callable[[pa.RecordBatch], None]
+
 _FEW_ROWS: Final = 1_024
 """Up to here rows are cheaper than a batch of their own; also how often a segment's age is seen."""
 
@@ -76,11 +81,18 @@ class EventLog:
         engine: Engine,
         seed: int,
         scenario: object = None,
+        listener: Listener | None = None,
+        keep: bool = True,
         chunk_rows: int = 65_536,
         segment_rows: int = 1_000_000,
         segment_seconds: float = 1.0,
     ) -> None:
-        """Begin a log, in a new run directory or in memory."""
+        """Begin a log, in a new run directory or in memory.
+
+        The `listener` is given every batch of events once, in order, at the latest when the log
+        is flushed or closed; it must not use the log itself. Without `keep` and a directory
+        nothing stays once it has been heard of.
+        """
         for name, value in [
             ("chunk_rows", chunk_rows),
             ("segment_rows", segment_rows),
@@ -88,6 +100,9 @@ class EventLog:
         ]:
             if value <= 0:
                 raise BadValueError(f"{name}: got {value!r}, expected more than 0")
+        self._listener = listener
+        self._listener_error: Exception | None = None
+        self._keeps = keep or directory is not None
         self._chunk_rows = chunk_rows
         self._segment_rows = segment_rows
         self._segment_seconds = segment_seconds
@@ -147,6 +162,17 @@ class EventLog:
                     self._take_in(encode_columns(columns, rows, self._batched))
             self._write_if_due()
 
+    def flush(self, then: Callable[[], Any] | None = None) -> Any:
+        """Let the listener have all events there are now, and give what `then` gives.
+
+        The listener hears nothing more before that is done, so that `then` may look at what it
+        has gathered while other threads go on.
+        """
+        with self._lock:
+            self._flush()
+            self._raise_listener_error()
+            return then() if then is not None else None
+
     def start_flusher(self) -> None:
         """Let a thread write a segment every `segment_seconds`, however little happens.
 
@@ -187,6 +213,7 @@ class EventLog:
             self._limit = 0
         if refused:
             raise refused
+        self._raise_listener_error()
 
     # Reading: the same while the run goes on and after it, from memory and from files
 
@@ -220,6 +247,10 @@ class EventLog:
         return pa.concat_tables(self._tables(kinds))
 
     def _tables(self, kinds: tuple[str, ...]) -> Iterator[pa.Table]:
+        if not self._keeps:
+            raise WavetankError(
+                "this log has no events to read: it was made with keep=False and no directory"
+            )
         with self._lock:
             self._flush()
             batches, segments = list(self._batches), self._segments
@@ -290,11 +321,26 @@ class EventLog:
             pair = pa.Table.from_batches([self._batches[keep], merged])
             [merged] = pair.combine_chunks().to_batches()
         self._digest.update(batch)
-        if merged.num_rows:
+        if merged.num_rows and self._keeps:
             self._batches[keep:] = [merged]
         self._batched += batch.num_rows
         del self._buffer[: rows_from_buffer * WIDTH]
         self._limit = self._next_limit()
+        if self._listener is not None and batch.num_rows:
+            self._tell(self._listener, batch)
+
+    def _tell(self, listener: Listener, batch: pa.RecordBatch) -> None:
+        """Let the listener have a batch; should it fail, that is not the fault of who adds rows."""
+        try:
+            listener(batch)
+        except Exception as error:
+            self._listener, self._listener_error = None, error
+
+    def _raise_listener_error(self) -> None:
+        if self._listener_error is not None:
+            raise WavetankError(
+                "the listener of the event log has failed"
+            ) from self._listener_error
 
     def _segment_is_old(self) -> bool:
         age = monotonic() - self._segment_began

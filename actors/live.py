@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pykka._envelope import Envelope
 
     from .actor import Program
+    from .eventlog import Listener
     from .node import Link, Node
     from .ref import Item, Ref
 
@@ -283,21 +284,21 @@ class LiveSystem(System):
     agenda: LiveAgenda
 
     def __init__(
-        self,
-        seed: int = 0,
-        *,
-        network: Network | None = None,
-        out: str | Path | None = None,
-        scenario: object = None,
-    ) -> None:
+        self, seed: int = 0, *, network: Network | None = None, out: str | Path | None = None,
+        scenario: object = None, listener: Listener | None = None, keep: bool = True,
+    ) -> None:  # fmt: skip
         """Make an empty system; its time begins now.
 
         `network` judges what crosses nodes (no delay but the real one unless given); `out` is a
-        directory for the event log, which else stays in memory; `scenario` is noted in run.json.
+        directory for the event log, which else stays in memory; `scenario` is noted in run.json;
+        `listener` hears of every batch of events, and may be all that does (`keep`).
         The seed fixes the actors' random streams, not how the threads take turns.
         """
         self._began_ns = time.monotonic_ns()
-        super().__init__(seed=seed, network=network or constant(0), out=out, scenario=scenario)
+        super().__init__(
+            seed=seed, network=network or constant(0), out=out, scenario=scenario,
+            listener=listener, keep=keep,
+        )  # fmt: skip
         self.changed = threading.Condition(self.lock)
         self.log.start_flusher()
 

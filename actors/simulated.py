@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pykka._types import OptExcInfo
 
     from .actor import Program
+    from .eventlog import Listener
     from .node import Link, Node
     from .ref import Item, Ref
 
@@ -154,24 +155,23 @@ class SimulatedSystem(System):
     engine = "simulated"
 
     def __init__(
-        self,
-        seed: int = 0,
-        *,
-        network: Network | None = None,
-        out: str | Path | None = None,
-        scenario: object = None,
-    ) -> None:
+        self, seed: int = 0, *, network: Network | None = None, out: str | Path | None = None,
+        scenario: object = None, listener: Listener | None = None, keep: bool = True,
+    ) -> None:  # fmt: skip
         """Make an empty system at time zero.
 
         `network` judges what crosses nodes (half a millisecond each way unless given); `out` is a
-        directory for the event log, which else stays in memory; `scenario` is noted in run.json.
+        directory for the event log, which else stays in memory; `scenario` is noted in run.json;
+        `listener` hears of every batch of events, and may be all that does (`keep`).
         """
         self.now_us = 0
         self.ready: deque[Item] = deque()
         self._running = False
         network = network or constant("500us")
         self._latency_us = network.latency_us if isinstance(network, Always) else None
-        super().__init__(seed=seed, network=network, out=out, scenario=scenario)
+        super().__init__(
+            seed=seed, network=network, out=out, scenario=scenario, listener=listener, keep=keep
+        )
 
     def run(self, for_: Duration | None = None, *, until: Duration | None = None) -> None:
         limit_us = self._run_limit_us(for_, until)

@@ -19,7 +19,7 @@ from ..model.errors import BadValueError, UnknownNameError
 from ..model.rundir import Engine, RunState
 from ..strategies.network import Network
 from .actor import Actor, Program, Start, Supervision
-from .eventlog import EventLog
+from .eventlog import EventLog, Listener
 from .fabric import Fabric
 from .host import NO_HANDLERS, Host
 from .node import Node
@@ -39,11 +39,14 @@ class System(Fabric):
     engine: Engine
 
     def __init__(
-        self, *, seed: int, network: Network, out: str | Path | None, scenario: object
-    ) -> None:
+        self, *, seed: int, network: Network, out: str | Path | None, scenario: object,
+        listener: Listener | None, keep: bool,
+    ) -> None:  # fmt: skip
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise BadValueError(f"seed = {seed!r}: expected a whole number")
-        log = EventLog(out, engine=self.engine, seed=seed, scenario=scenario)
+        log = EventLog(
+            out, engine=self.engine, seed=seed, scenario=scenario, listener=listener, keep=keep
+        )
         # A system that is never stopped still leaves a whole event log when the program ends.
         self._closer = weakref.finalize(self, log.close, "interrupted")
         super().__init__(seed, network, log)
