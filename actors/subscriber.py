@@ -295,7 +295,8 @@ class Subscriber(Settler):
 
     def is_active(self, lane: Inflow) -> bool:
         """Whether its user works on what it has, as far as one can see."""
-        return self.shown_up or not lane.in_flight
+        idle = self.runs and not self.lot
+        return self.shown_up or idle or not lane.in_flight
 
     def is_late(self, share: Inflow) -> bool:
         """As ever, but who may be stuck does not ask: to attach anew is a sign of life."""
