@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 from cattrs.errors import AttributeValidationNote, ForbiddenExtraKeysError, IterableValidationNote
 
-from ..model.errors import UnknownNameError
+from ..model.errors import UnknownNameError, WavetankError
 from .fields import LEAST_WHOLE, MOST_WHOLE, key_of
 
 MISSING: Final = object()
@@ -72,8 +72,10 @@ def explain(error: Exception, path: str, value: object) -> Iterator[str]:
             yield from _explain_part(inner, path, value)
     elif isinstance(error, ForbiddenExtraKeysError):
         yield from _explain_extra_keys(error, path, value)
-    else:
+    elif isinstance(error, WavetankError):
         yield _sentence(error, path, value)
+    else:
+        raise error  # a mistake of ours
 
 
 def _explain_part(error: Exception, path: str, value: Any) -> Iterator[str]:
@@ -101,7 +103,7 @@ def _explain_extra_keys(error: ForbiddenExtraKeysError, path: str, value: Any) -
             yield f"{inside(path, str(key))}: unknown key; {hint}"
 
 
-def _sentence(error: Exception, path: str, value: object) -> str:
+def _sentence(error: WavetankError, path: str, value: object) -> str:
     if isinstance(error, UnknownNameError):
         known = isinstance(value, dict) or value is MISSING
         what = f"{error.what} {shown(error.name)}" if known else error.what
@@ -123,10 +125,14 @@ def _located(path: str, value: object, text: str) -> tuple[str, object, str]:
     match = _ASSIGNED.match(text)
     if match is None:
         return path, value, text
+    meant = [(path, value)]
     if isinstance(value, dict):
-        path, value = inside(path, match[1]), value.get(match[1], MISSING)
-    written = "None" if value is MISSING else repr(value)
-    return path, value, text.removeprefix(f"{match[1]} = {written}: ")
+        meant.append((inside(path, match[1]), value.get(match[1], MISSING)))
+    for where, one in meant:
+        assigned = f"{match[0]}{None if one is MISSING else one!r}: "
+        if text.startswith(assigned):
+            return where, one, text.removeprefix(assigned)
+    return path, value, text
 
 
 def _assigned(path: str, value: object) -> str:

@@ -20,6 +20,7 @@ from .scenario import Scenario
 from .tables import Table
 
 _WHERE: Final = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+_DEEPEST: Final = 10
 
 __all__ = ["change", "from_dict", "load", "parse", "to_dict"]
 
@@ -88,7 +89,7 @@ def to_dict(scenario: Scenario) -> Table:
 def _build(data: object, source: str, folder: Path) -> Scenario:
     if not isinstance(data, dict):
         raise ScenarioError([f"{shown(data)}: expected a table"], source)
-    problems = list(_oversized(data))
+    problems = list(_beyond_reason(data))
     if problems:
         raise ScenarioError(problems, source)
     try:
@@ -105,17 +106,21 @@ def _build(data: object, source: str, folder: Path) -> Scenario:
     return scenario
 
 
-def _oversized(data: object) -> Iterator[str]:
-    """Find numbers that TOML does not have: Python would even refuse to print the longest."""
-    left = [("", data)]
+def _beyond_reason(data: object) -> Iterator[str]:
+    """Find numbers that TOML does not have, and what nobody nests: Python cannot print either."""
+    left = [("", data, 0)]
     while left:
-        path, value = left.pop()
-        if isinstance(value, dict):
-            left += [(inside(path, str(key)), one) for key, one in reversed(value.items())]
-        elif isinstance(value, list | tuple):
-            left += [(f"{path}[{index}]", value[index]) for index in reversed(range(len(value)))]
-        elif isinstance(value, int) and not LEAST_WHOLE <= value <= MOST_WHOLE:
+        path, value, depth = left.pop()
+        if isinstance(value, int) and not LEAST_WHOLE <= value <= MOST_WHOLE:
             yield f"{path} = {shown(value)}: expected a whole number of at most 64 bits"
+        elif isinstance(value, dict | list | tuple) and depth == _DEEPEST:
+            yield f"{path}: expected less that is nested"
+        elif isinstance(value, dict):
+            inner = [(inside(path, str(key)), one, depth + 1) for key, one in value.items()]
+            left += reversed(inner)
+        elif isinstance(value, list | tuple):
+            inner = [(f"{path}[{index}]", one, depth + 1) for index, one in enumerate(value)]
+            left += reversed(inner)
 
 
 def _anchored(data: Table, folder: Path) -> Table:

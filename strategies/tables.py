@@ -5,6 +5,7 @@ shorthand: `arrivals = 100`. Every field of a class is judged by itself, by the 
 validator, so that all that is wrong with a table is found at once.
 """
 
+import csv
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias, get_args, get_origin
@@ -69,9 +70,9 @@ class _TraceTable:
             why = "there is no such file"
         except OSError as error:
             why = f"it cannot be read: {error.strerror}"
-        except (FloatingPointError, ValueError) as error:
+        except (FloatingPointError, ValueError, csv.Error) as error:
             why = str(error)
-        raise BadValueError(f"path = {self.path!r}: {why}")
+        raise ExceptionGroup("trace", [_at("path", BadValueError(why))])
 
 
 @attrs.frozen
