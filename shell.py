@@ -19,6 +19,7 @@ from prompt_toolkit import PromptSession, print_formatted_text
 from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.shortcuts import CompleteStyle
 from pykka import ActorDeadError, Timeout
 
 from . import shell_commands as shell_commands
@@ -47,8 +48,8 @@ def run_line(session: Session, line: str) -> str:
     try:
         with _interrupts_kept(session):
             return run_words(session, line)
-    except Timeout as error:
-        raise WavetankError(f"no answer: {error}" if str(error) else "no answer in time") from None
+    except Timeout:
+        raise WavetankError(f"no answer in time; {session.hint()}") from None
     except ActorDeadError as error:
         raise WavetankError(str(error)) from None
     except OSError as error:
@@ -113,7 +114,7 @@ def interact(session: Session) -> int:
         [("ansigreen", "wavetank> ")],
         history=InMemoryHistory(),
         completer=Names(session),
-        complete_while_typing=False,
+        complete_style=CompleteStyle.READLINE_LIKE,
     )
     while not session.over:
         try:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from pykka import Timeout
 
+from .actors.client import LookAround
+from .actors.cluster import GLANCE
 from .model.delivery import DELIVERIES
 from .model.errors import BadValueError, WavetankError
 from .model.settings import ConsumerSettings, ProducerSettings
@@ -78,6 +80,7 @@ def create_topic(session: Session, name: str, type: str = "str", **options: Any)
 def add_partitions(session: Session, topic: str, partitions: int) -> str:
     """Raise the number of a topic's partitions to N."""
     session.cluster.add_partitions(session.topic(topic), partitions)
+    _tell_producers(session, topic)
     return f"topic {topic} has {count(partitions, 'partition')}"
 
 
@@ -86,10 +89,17 @@ def delete_topic(session: Session, topic: str) -> str:
     """Remove a topic and all its records."""
     session.cluster.delete_topic(session.topic(topic))
     del session.topics[topic]
-    for producer in session.producers.values():
-        # It remembers the types of topics, and the next one of this name may have another.
-        producer._topics.pop(topic, None)
+    _tell_producers(session, topic)
     return f"topic {topic} is gone"
+
+
+def _tell_producers(session: Session, topic: str) -> None:
+    """Let producers see that a topic has changed, which by themselves they do in five minutes."""
+    for producer in session.producers.values():
+        producer._topics.pop(topic, None)
+        if producer.ref.is_alive():
+            producer.ref.tell(LookAround())
+    session.cluster.run(GLANCE)
 
 
 # Producing
@@ -244,7 +254,7 @@ def settle(session: Session, group: Group, after: int = -1) -> str:
     if busy:
         return f"{group.name} rebalances once {' and '.join(busy)} has consumed again or committed"
     if session.down():
-        return f"{group.name} rebalances; not running: {', '.join(session.down())}"
+        return f"{group.name} rebalances; {session.hint()}"
     shares: dict[str, list[TopicPartition]] = {}
 
     def is_settled() -> bool:

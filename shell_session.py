@@ -138,6 +138,15 @@ class Session:
         nodes = self.cluster.system.nodes.values()
         return [f"{node.name} ({node.state})" for node in nodes if node.state != "up"]
 
+    def hint(self) -> str:
+        """What may be the reason for whatever does not work."""
+        return f"not running: {', '.join(self.down())}" if self.down() else "no node is down"
+
+    def require_brokers(self) -> None:
+        """Refuse what waits for all brokers while one is down."""
+        for name in self.cluster.brokers:
+            self._require_up(self.cluster.system.nodes[name])
+
     def leaderless(self) -> list[TopicPartition]:
         """The partitions that nobody could be asked about now."""
         leaders = self.cluster.metadata().leaders
@@ -148,8 +157,7 @@ class Session:
         self._require_up(self.cluster.system.nodes["controller"])
         missing = [str(tp) for tp in self.leaderless() if tp.topic in topics]
         if missing:
-            hint = f"; not running: {', '.join(self.down())}" if self.down() else ""
-            raise BadValueError(f"{', '.join(missing)} without a leader for now{hint}")
+            raise BadValueError(f"{', '.join(missing)} without a leader for now; {self.hint()}")
 
     def require_coordinator(self, group: str) -> None:
         """The same for a group."""

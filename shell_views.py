@@ -112,7 +112,7 @@ def show_cluster(session: Session) -> str:
     """Show everything: time, nodes that are down, leaders, groups, owners, lag."""
     lines = [_time(session)]
     if session.down():
-        lines.append(f"not running: {', '.join(session.down())}")
+        lines.append(session.hint())
     session.require_leaders()
     missing = session.leaderless()
     if missing:
@@ -213,6 +213,7 @@ def heal(session: Session, node: str, other: str) -> str:
 @command("add broker", "add broker")
 def add_broker(session: Session) -> str:
     """Let one more broker join; partitions move to it."""
+    session.require_brokers()
     return f"{session.cluster.add_broker()} joined"
 
 
