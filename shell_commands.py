@@ -89,6 +89,8 @@ def delete_topic(session: Session, topic: str) -> str:
     """Remove a topic and all its records."""
     session.cluster.delete_topic(session.topic(topic))
     del session.topics[topic]
+    for hands in session.consumers.values():
+        hands.drop_topic(topic)
     _tell_producers(session, topic)
     return f"topic {topic} is gone"
 

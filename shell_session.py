@@ -49,6 +49,12 @@ class Hands:
         """Have nothing in hand."""
         self.last, self.unsettled, self.busy = [], {}, False
 
+    def drop_topic(self, topic: str) -> None:
+        """Have nothing of a topic in hand: it is gone, and nobody would hear of its records."""
+        self.unsettled = {
+            where: record for where, record in self.unsettled.items() if record.topic != topic
+        }
+
 
 class Session:
     """A cluster under the hands of a person."""

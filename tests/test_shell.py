@@ -337,6 +337,11 @@ def test_records_are_acknowledged_and_given_back_one_by_one(session: Session) ->
     ]
 
 
+def test_records_of_a_deleted_topic_need_not_be_settled(session: Session) -> None:
+    do(session, CREW + "produce boss jobs dig\nconsume ann\ndelete topic jobs")
+    assert refused(session, "ack ann") == "ann has nothing to settle: consume first"
+
+
 def test_a_deleted_consumer_can_be_made_again(session: Session) -> None:
     do(session, SHOP + "delete consumer ann")
     assert refused(session, "consume ann") == "unknown consumer 'ann': there is no consumer yet"
