@@ -491,7 +491,7 @@ LINES = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.lists(LINES, min_size=1, max_size=12))
 def test_no_line_can_do_worse_than_to_be_refused(lines: list[str]) -> None:
     session = Session(2, simulated=True, seed=7)
