@@ -12,6 +12,7 @@ from .actors.cluster import Cluster
 from .actors.eventlog import EventLog
 from .actors.live import LiveSystem
 from .actors.ref import Ref
+from .actors.runner import Run, run
 from .actors.simulated import SimulatedSystem
 from .actors.timers import Timer
 from .model.errors import (
@@ -138,6 +139,7 @@ __all__ = [
     "Replay",
     "Restart",
     "Resume",
+    "Run",
     "Scenario",
     "ScenarioError",
     "SimulatedSystem",
@@ -165,6 +167,7 @@ __all__ = [
     "load_scenario",
     "lognormal",
     "receives",
+    "run",
     "trace",
     "uniform",
 ]

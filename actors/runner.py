@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ..model.counters import Counters
 from ..model.durations import to_us
-from ..model.errors import BadValueError, WavetankError
+from ..model.errors import BadValueError, ScenarioError, WavetankError
 from ..model.exchange import JoinGroup, LeaveGroup, SetPace, SetRunning
 from ..model.settings import ConsumerSettings
+from ..strategies.judging import Judgement, judge
+from ..strategies.scenario_files import to_dict
 from ..strategies.timeline import moments
 from .cluster import Cluster
 from .live import LiveSystem
@@ -26,7 +29,10 @@ from .simulated import SimulatedSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from ..model.rundir import RunInfo
+    from ..model.summary import Summary
     from ..strategies.actions import Moment
     from ..strategies.scenario import GroupPlan, Scenario
     from .groups import ConsumerHandle, Group
@@ -45,6 +51,63 @@ class Progress:
     now_us: int
     duration_us: int
     events: int
+
+
+@attrs.frozen
+class Run:
+    """A run that is over: what it was, and what came of it."""
+
+    scenario: Scenario
+    summary: Summary
+    judgements: tuple[Judgement, ...]
+    info: RunInfo
+    """As in run.json: seed, versions, digest, how long it took."""
+    skipped: tuple[str, ...] = ()
+    """What the timeline could not do."""
+
+    @property
+    def digest(self) -> str | None:
+        """The fingerprint of all that happened."""
+        return self.info.digest
+
+    @property
+    def met(self) -> bool:
+        """Whether all objectives are."""
+        return all(judgement.met for judgement in self.judgements)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        return {
+            "scenario": to_dict(self.scenario),
+            "run": attrs.asdict(attrs.evolve(self.info, scenario=None)),
+            "summary": self.summary.to_dict(),
+            "objectives": [attrs.asdict(judgement) for judgement in self.judgements],
+            "left_out": list(self.skipped),
+            "met": self.met,
+        }
+
+
+def run(
+    scenario: Scenario,
+    *,
+    out: str | Path | None = None,
+    seed: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Run:
+    """Run a scenario to its end; its events go to `out`, a new directory, or nowhere."""
+    if seed is not None:
+        scenario = attrs.evolve(scenario, seed=seed)
+    problems = [f"{where}: {error}" for where, error in scenario.problems()]
+    if problems:
+        raise ScenarioError(problems)
+    counters = Counters([plan.name for plan in scenario.groups if plan.delivery == "broadcast"])
+    runner = Runner(scenario, out=out, listener=counters.add, keep=out is not None)
+    cluster = runner.run(progress)
+    with cluster:
+        cluster.events.flush()
+        summary = counters.summary(cluster.system.now_us)
+    judgements = judge(scenario, summary)
+    return Run(scenario, summary, judgements, cluster.events.info, tuple(runner.skipped))
 
 
 class Runner:
@@ -70,7 +133,7 @@ class Runner:
         settings = {**plan.settings, "disk_write_us": to_us(plan.disk, "disk")}
         self.cluster = Cluster(
             engine, scenario.seed, brokers=plan.brokers, network=plan.latency.network(),
-            **self.options, **settings,
+            scenario=to_dict(scenario), **self.options, **settings,
         )  # fmt: skip
         with self.stopping_on_errors():
             self.set_up()

@@ -1,0 +1,229 @@
+"""The command line: `wavetank run`, `check`, `new`, `show`, `events`, `verify`, `shell`.
+
+What a user typed wrong is one clear line and status 2, never a stack trace; an objective that is
+not met is status 1.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from . import __version__, terminal
+from .actors.runner import Run, run
+from .actors.verifying import verify as verify_run
+from .model.counters import Counters
+from .model.durations import to_us
+from .model.errors import WavetankError
+from .model.events import Event, to_events
+from .model.rundir import read_info, segments
+from .strategies import scenario_files
+from .strategies.judging import judge
+from .strategies.scenario import Scenario
+
+BAD_INPUT: Final = 2
+NOT_MET: Final = 1
+TEMPLATE: Final = Path(__file__).with_name("strategies") / "template.toml"
+
+
+def _clean(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn what a user can cause into a line on stderr."""
+
+    @wraps(function)
+    def inner(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except (WavetankError, OSError) as error:
+            click.echo(f"wavetank: {error}", err=True)
+            sys.exit(BAD_INPUT)
+        except KeyboardInterrupt:
+            click.echo("wavetank: interrupted", err=True)
+            sys.exit(130)
+
+    return inner
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="wavetank")
+def main() -> None:
+    """A wave tank for event-streaming systems."""
+
+
+def _load(
+    file: str, changes: tuple[str, ...], seed: int | None, duration: str | None, live: bool
+) -> Scenario:
+    more = list(changes)
+    if seed is not None:
+        more.append(f"seed={seed}")
+    if duration is not None:
+        more.append(f"duration={json.dumps(duration)}")
+    if live:
+        more.append('engine="live"')
+    sys.path.insert(0, str(Path(file).resolve().parent))  # for handlers beside the file
+    return scenario_files.load(file, more)
+
+
+@main.command("run", epilog="Example: wavetank run rolling.toml --set groups[0].consumers=8")
+@click.argument("file", type=click.Path())
+@click.option("--seed", type=int, help="Another seed than the file's.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change a setting.")
+@click.option("--duration", help="Another duration than the file's, such as 10m.")
+@click.option("--live", is_flag=True, help="On threads, in real time.")
+@click.option("--out", type=click.Path(), help="A new directory for the events.")
+@click.option("--json", "as_json", is_flag=True, help="The figures as JSON.")
+@_clean
+def run_command(
+    file: str,
+    seed: int | None,
+    changes: tuple[str, ...],
+    duration: str | None,
+    live: bool,
+    out: str | None,
+    as_json: bool,
+) -> None:
+    """Run a scenario and show what happened.
+
+    The status is 0 if all objectives are met, 1 if not, 2 for bad input.
+    """
+    scenario = _load(file, changes, seed, duration, live)
+    with terminal.progress(scenario) as progress:
+        done = run(scenario, out=out, progress=progress)
+    _show(done, as_json)
+
+
+def _show(done: Run, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(done.to_dict(), indent=2))
+    else:
+        terminal.show(done)
+    if not all(judgement.met for judgement in done.judgements):
+        sys.exit(NOT_MET)
+
+
+@main.command(epilog="Example: wavetank check rolling.toml")
+@click.argument("file", type=click.Path())
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change a setting.")
+@_clean
+def check(file: str, changes: tuple[str, ...]) -> None:
+    """Say whether a scenario can be run, and all that is wrong with it."""
+    scenario = _load(file, changes, None, None, live=False)
+    click.echo(f"{file}: {scenario.name}: fine, {terminal.describe(scenario)}")
+
+
+@main.command(epilog="Example: wavetank new flash_sale")
+@click.argument("name")
+@_clean
+def new(name: str) -> None:
+    """Write a commented scenario to start from: NAME.toml."""
+    path = Path(name if name.endswith(".toml") else f"{name}.toml")
+    if path.exists():
+        raise WavetankError(f"{path} is there already")
+    text = TEMPLATE.read_text(encoding="utf-8")
+    path.write_text(text.replace('"NAME"', json.dumps(path.stem)), encoding="utf-8")
+    click.echo(f"written to {path}; try: wavetank run {path}")
+
+
+@main.command(epilog="Example: wavetank show runs/first")
+@click.argument("directory", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="The figures as JSON.")
+@_clean
+def show(directory: str, as_json: bool) -> None:
+    """Show the summary of a run that was written with --out."""
+    info = read_info(directory)
+    scenario = _scenario_of(directory)
+    counters = Counters([plan.name for plan in scenario.groups if plan.delivery == "broadcast"])
+    last_us = 0
+    for table in segments(directory):
+        for batch in table.combine_chunks().to_batches():
+            counters.add(batch)
+            last_us = batch.column("time_us")[-1].as_py()
+    summary = counters.summary(info.virtual_us or last_us)
+    judgements = judge(scenario, summary)
+    _show(Run(scenario, summary, judgements, info, ()), as_json)
+
+
+def _scenario_of(directory: str) -> Scenario:
+    scenario = read_info(directory).scenario
+    if not isinstance(scenario, dict):
+        raise WavetankError(f"{directory} was not made by a scenario")
+    return scenario_files.from_dict(scenario)
+
+
+@main.command(epilog="Example: wavetank events runs/first --kind revoked --from 1m --to 2m")
+@click.argument("directory", type=click.Path())
+@click.option("--kind", "kinds", multiple=True, help="Only events of this kind; may be repeated.")
+@click.option("--topic", help="Only events of this topic.")
+@click.option("--partition", type=int, help="Only events of this partition.")
+@click.option("--group", help="Only events of this group.")
+@click.option("--from", "start", help="Only events from this time on, such as 90s.")
+@click.option("--to", "end", help="Only events up to this time.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object for each event.")
+@_clean
+def events(directory: str, kinds: tuple[str, ...], as_json: bool, **wanted: Any) -> None:
+    """Print what happened in a run, an event a line."""
+    lines = (
+        json.dumps(terminal.as_dict(event)) if as_json else terminal.line(event)
+        for event in _matching(directory, kinds, **wanted)
+    )
+    if sys.stdout.isatty():
+        click.echo_via_pager(f"{line}\n" for line in lines)
+    else:
+        for line in lines:
+            click.echo(line)
+
+
+def _matching(
+    directory: str,
+    kinds: tuple[str, ...],
+    topic: str | None,
+    partition: int | None,
+    group: str | None,
+    start: str | None,
+    end: str | None,
+) -> Iterator[Event]:
+    since_us = 0 if start is None else to_us(start, "from")
+    until_us = None if end is None else to_us(end, "to")
+    for table in segments(directory, kinds):
+        for event in to_events(table):
+            if (
+                event.time_us >= since_us
+                and (until_us is None or event.time_us <= until_us)
+                and topic in (None, event.topic)
+                and partition in (None, event.partition)
+                and group in (None, event.group)
+            ):
+                yield event
+
+
+@main.command(epilog="Example: wavetank verify runs/first")
+@click.argument("directory", type=click.Path())
+@_clean
+def verify(directory: str) -> None:
+    """Run a run's scenario and seed again, and compare what happened."""
+    scenario = _scenario_of(directory)
+    with terminal.progress(scenario) as progress:
+        found = verify_run(scenario, directory, progress)
+    click.echo(found.text)
+    if not found.same:
+        sys.exit(NOT_MET)
+
+
+@main.command(epilog="Example: wavetank shell < commands.txt")
+@click.argument("file", type=click.Path(), required=False)
+@click.option("--brokers", type=click.IntRange(min=1), default=1, help="How many brokers.")
+@click.option("--simulated", is_flag=True, help="In virtual time.")
+@click.option("--seed", type=int, default=0, help="The seed of a simulation.")
+@_clean
+def shell(file: str | None, brokers: int, simulated: bool, seed: int) -> None:
+    """Talk to a cluster: make topics and groups, produce, consume, break things."""
+    from .shell import main as run_shell  # it brings along a library for prompts
+
+    sys.exit(run_shell(file, brokers, simulated, seed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""The handler of poison_message.toml: it cannot take the record of one key in five hundred."""
+
+from wavetank import Records
+
+POISON = 13
+
+
+def handle(records: Records) -> None:
+    """Fail on what is poison."""
+    for record in records:
+        if record.key == POISON and record.offset % 7 == 0:
+            raise ValueError(f"cannot read record {record.offset}")
