@@ -95,11 +95,15 @@ class Accumulator(Client):
     def on_send_many(self, send: SendMany) -> None:
         self.take(send, self.sender)
 
-    def take(self, send: Send | SendMany, asker: Ref) -> None:
+    def take(self, send: Send | SendMany, asker: Ref, *, asked: bool = False) -> None:
+        """Take what is to be sent; if its place is not known, ask, unless that has just been done.
+
+        A topic may have been made, or have grown, since the metadata were fetched.
+        """
         topic = self.metadata.topics.get(send.topic)
         if self.fenced:
             self.send(asker, SendFailed(self.fenced_error()))
-        elif topic is None:
+        elif topic is None or (not asked and (send.partition or 0) >= topic.partitions):
             self.homeless.append((send, asker))
             self.refresh()
             self.keep_sweeping()
@@ -210,11 +214,11 @@ class Accumulator(Client):
         """Take what waited for its topic once more, now that the metadata has changed."""
         waiting, self.homeless = self.homeless, deque()
         for send, asker in waiting:
-            self.take(send, asker)
+            self.take(send, asker, asked=True)
 
     def give_up_homeless(self) -> None:
-        for send, asker in self.homeless:
-            if self.metadata.version >= 0 and send.topic not in self.metadata.topics:
-                self.send(asker, SendFailed(BadValueError(f"there is no topic {send.topic!r}")))
-        if self.metadata.version >= 0:
-            self.homeless.clear()
+        if self.metadata.version < 0:
+            return
+        homeless, self.homeless = self.homeless, deque()
+        for send, asker in homeless:
+            self.send(asker, SendFailed(BadValueError(f"there is no topic {send.topic!r}")))

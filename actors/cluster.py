@@ -102,7 +102,7 @@ class Cluster:
         self.brokers: list[str] = []
         for _ in range(brokers):
             self._spawn_broker()
-        self._wait_for_brokers()
+        self._wait_for_brokers(self.brokers)
 
     @classmethod
     def simulated(cls, seed: int = 0, **options: Any) -> Self:
@@ -157,7 +157,7 @@ class Cluster:
     def add_broker(self) -> str:
         """Let one more broker join; partitions move to it. Its node bears its name."""
         name = self._spawn_broker()
-        self._wait_for_brokers()
+        self._wait_for_brokers([name])
         return name
 
     def create_topic(
@@ -360,8 +360,8 @@ class Cluster:
         self.brokers.append(name)
         return name
 
-    def _wait_for_brokers(self) -> None:
-        wanted = set(self.brokers)
+    def _wait_for_brokers(self, names: Sequence[str]) -> None:
+        wanted = set(names)
         self._wait_until(lambda: wanted <= set(self.metadata().brokers))
 
     def _republisher(self) -> ProducerHandle:

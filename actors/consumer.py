@@ -151,15 +151,22 @@ class Consumer(Reader):
             share = self.shares.get(partition)
             if share is None or share.leader is None or share.done <= share.committed:
                 continue
-            request = self.next_request()
-            self.commits[request] = (share, share.done, self.now)
-            share.committed = share.done
-            self.send(
-                share.leader,
-                Commit(request, self.group, self.identity, self.generation, share.done),
-            )
-            requests.append(request)
+            requests.append(self.tell_position(share))
         return requests
+
+    def tell_position(self, share: Reading, *, begins: bool = False) -> int:
+        assert share.leader is not None
+        request = self.next_request()
+        self.commits[request] = (share, share.done, self.now)
+        share.committed = share.done
+        self.send(
+            share.leader,
+            Commit(request, self.group, self.identity, self.generation, share.done, begins),
+        )
+        return request
+
+    def begin(self, share: Reading) -> None:
+        self.tell_position(share, begins=True)
 
     def committed_all(self, partitions: list[TopicPartition]) -> bool:
         if self.settings.enable_auto_commit or self.runs:

@@ -291,6 +291,8 @@ class Partition(Janitor):
         self.leases[commit.group] = (self.now, self.leases[commit.group][1])
         offset = min(commit.offset, self.log.end_offset)
         before = cursor.commit(offset)
+        if commit.begins:
+            before = offset
         for base_offset, count, size, append_time_us in self.log.ranges(before, offset):
             self.record(
                 kinds.ACKNOWLEDGED,

@@ -81,6 +81,8 @@ class Reader(Waiter[Reading]):
             share.claimed = True
             share.committed = -1 if claimed.committed is None else claimed.committed
             self.move_to(share, self.first_offset(share.partition, claimed))
+            if claimed.committed is None and share.position > claimed.start_offset:
+                self.begin(share)
             self.note(kinds.ASSIGNED, share.partition, base_offset=share.position)
         elif claimed.start_offset > share.next_fetch:
             # A leader that took over begins above what was lost.
@@ -146,3 +148,7 @@ class Reader(Waiter[Reading]):
     @receives(Owned)
     def on_owned(self, owned: Owned) -> None:
         self.reply(tuple((s.partition, s.position) for s in self.shares.values() if s.claimed))
+
+    def begin(self, share: Reading) -> None:
+        """Let the partition know that the group owes nothing before its position."""
+        raise NotImplementedError

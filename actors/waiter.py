@@ -221,6 +221,7 @@ class Waiter(Member[S]):
     def metadata_changed(self) -> None:
         if self.joining:
             self.send_join()
+        self.revoke([tp for tp in self.shares if tp not in self.metadata.leaders], "deleted")
         for share in list(self.shares.values()):
             self.advance(share)
 

@@ -141,6 +141,8 @@ class Commit:
     member: str
     generation: int
     offset: int
+    begins: bool = False
+    """Whether the group only begins here: what is before was none of its business."""
 
 
 @attrs.frozen

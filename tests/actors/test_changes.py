@@ -1,0 +1,87 @@
+"""Topics that grow or go while clients use them."""
+
+import pytest
+
+import wavetank as wt
+
+
+def test_a_producer_finds_a_partition_that_is_newer_than_what_it_knows() -> None:
+    with wt.Cluster.simulated(seed=1) as cluster:
+        cluster.create_topic("orders", partitions=2)
+        shop = cluster.producer("shop", "manual")
+        shop.send("orders", 1, partition=0).get()
+        cluster.add_partitions("orders", 4)
+        assert shop.send("orders", 2, partition=3).get().partition == 3
+        assert shop.send_many("orders", [3, 4], partition=2).get().offset == 1
+        with pytest.raises(wt.BadValueError, match="partition = 9: expected a number from 0 to 3"):
+            shop.send("orders", 5, partition=9).get()
+
+
+@pytest.mark.parametrize("delivery", ["exclusive", "shared", "key_shared", "broadcast"])
+def test_what_was_read_of_a_deleted_topic_cannot_be_acknowledged(delivery: str) -> None:
+    with wt.Cluster.simulated(seed=1) as cluster:
+        cluster.create_topic("orders")
+        cluster.create_topic("returns")
+        shop = cluster.producer("shop")
+        shop.send("orders", 1, key="a").get()
+        topics = ["orders", "returns"]
+        group = cluster.group("billing", topics, delivery=delivery, acks=True)  # type: ignore[arg-type]
+        consumer = group.consumer("a")
+        group.assignment()
+        records = consumer.poll()
+        cluster.delete_topic("orders")
+        cluster.run(for_="1s")
+        with pytest.raises(wt.BadValueError, match="does not have orders-0 0 to 0 any more"):
+            consumer.ack(records)
+        shop.send("returns", 2, key="a").get()
+        assert [record.value for record in consumer.poll()] == [2]
+        began = cluster.now
+        consumer.leave()
+        assert cluster.now - began < 1
+
+
+def test_a_committing_consumer_goes_on_without_a_deleted_topic() -> None:
+    with wt.Cluster.simulated(seed=1) as cluster:
+        cluster.create_topic("orders")
+        cluster.create_topic("returns")
+        shop = cluster.producer("shop")
+        shop.send("orders", 1).get()
+        group = cluster.group("billing", ["orders", "returns"])
+        consumer = group.consumer("a")
+        group.assignment()
+        assert len(consumer.poll()) == 1
+        cluster.delete_topic("orders")
+        cluster.run(for_="10s")
+        shop.send("returns", 2).get()
+        assert [record.value for record in consumer.poll()] == [2]
+        began = cluster.now
+        consumer.leave()
+        assert cluster.now - began < 1
+
+
+@pytest.mark.parametrize("start", ["latest", "unconsumed"])
+def test_a_committing_group_owes_nothing_that_was_there_before_it_began(start: str) -> None:
+    with wt.Cluster.simulated(seed=1) as cluster:
+        cluster.create_topic("orders")
+        shop = cluster.producer("shop", "manual")
+        shop.send_many("orders", [1, 2, 3], partition=0).get()
+        first = cluster.group("first", ["orders"])
+        reader = first.consumer("r")
+        first.assignment()
+        assert len(reader.poll()) == 3
+        reader.commit()
+        late = cluster.group("late", ["orders"], start=start, enable_auto_commit=False)  # type: ignore[arg-type]
+        late.consumer("a")
+        late.assignment()
+        cluster.run(for_="100ms")
+        assert late.lag() == {wt.TopicPartition("orders", 0): 0}
+        assert not [event for event in cluster.events.of("acknowledged") if event.group == "late"]
+
+
+def test_a_broker_joins_while_another_one_is_down() -> None:
+    with wt.Cluster.simulated(seed=1, brokers=2) as cluster:
+        cluster.system.crash("broker-0")
+        cluster.run(for_="20s")
+        began = cluster.now
+        assert cluster.add_broker() == "broker-2"
+        assert cluster.now - began < 5
