@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import attrs
 
-from ..model.durations import SECOND_US, Duration, to_seconds, to_us
+from ..model.durations import SECOND_US, to_seconds, to_us
 from ..model.summary import GroupSummary, Summary
 from .scenario import GroupPlan, Objective, Scenario
 
@@ -133,7 +133,8 @@ def _verdict(
     found: str,
 ) -> Judgement:
     met = measured is not None and measured <= limit
-    after = f" after {_duration(objective.after)}" if to_us(objective.after) else ""
+    after_us = to_us(objective.after, "after")
+    after = f" after {_text(after_us)}" if after_us else ""
     text = f"{group}: {demanded}{after}: {found}, {'met' if met else 'not met'}"
     return Judgement(demand, group, limit, measured, met, text)
 
@@ -142,16 +143,12 @@ def _seconds(time_us: float | None) -> float | None:
     return None if time_us is None else time_us / SECOND_US
 
 
-def _duration(duration: Duration) -> str:
-    return _text(to_us(duration))
-
-
 def _text(time_us: float) -> str:
-    """A duration for a person: three digits are enough."""
+    """A duration for a person: four digits are enough."""
     if time_us >= SECOND_US or not time_us:
         seconds = time_us / SECOND_US
-        return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
-    return f"{time_us / 1_000:.3g} ms"
+        return f"{seconds:.0f} s" if seconds >= 1_000 else f"{seconds:.4g} s"
+    return f"{time_us / 1_000:.4g} ms"
 
 
 def _records(count: int) -> str:

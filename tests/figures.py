@@ -115,6 +115,7 @@ class Plain:
                 self.redelivered[event.group] += count
             position.delivered.update(offsets)
         elif event.kind in DONE:
+            self.lost[event.group] += count if event.kind == "lost" else 0
             for offset in offsets:
                 if offset in position.owed:
                     del position.owed[offset]
