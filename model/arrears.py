@@ -8,6 +8,9 @@ never was does not look like one that was missed.
 Rows come in order, many at a time. Between two rows that move a position by themselves (a reader
 joins, a log is lost), all that happened is worked out at once, for every second that ended
 meanwhile: how many records were done, and up to where all of them.
+
+The log does not say which records compaction removes. So a group that acknowledges record by
+record and comes to a topic that has been compacted before is taken to owe these as well.
 """
 
 from collections.abc import Sequence

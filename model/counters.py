@@ -63,8 +63,9 @@ NO_ROLE: Final = -1
 class Counters:
     """Everything that a summary needs, of the events so far.
 
-    Give `add` to the event log as its listener. The log does not say which groups are a
-    `broadcast`, in which every consumer has a position of its own.
+    Give `add` to the event log as its listener; while a run goes on, ask for a summary within the
+    log's `flush`. The log does not say which groups are a `broadcast`, in which every consumer has
+    a position of its own.
     """
 
     def __init__(self, broadcast: Collection[str] = ()) -> None:

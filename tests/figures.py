@@ -23,7 +23,6 @@ class Position:
     """Offsets and when they were appended."""
     joined: bool = False
     delivered: set[int] = attrs.Factory(set)
-    highest: int = 0
 
 
 @attrs.define
