@@ -204,7 +204,10 @@ class Partition(Janitor):
     def on_fetch(self, fetch: Fetch) -> None:
         if self.resigned:
             self.reply(NotLeader(fetch.request))
-        elif not self.answer_fetch(fetch, self.sender):
+            return
+        if fetch.group in self.leases:
+            self.leases[fetch.group] = (self.now, self.leases[fetch.group][1])
+        if not self.answer_fetch(fetch, self.sender):
             over_us = self.now + fetch.max_wait_us
             self.waiting[self.sender, fetch.request] = (fetch, over_us)
             self.wake_at(over_us)
@@ -225,11 +228,13 @@ class Partition(Janitor):
             if cursor is None or not cursor.may_act(fetch.member, fetch.generation):
                 self.send(asker, Fenced(fetch.request, cursor.generation if cursor else -1))
                 return True
-            self.leases[fetch.group] = (self.now, self.leases[fetch.group][1])
         log = self.log
-        waits = wait and fetch.max_wait_us and log.start_offset <= fetch.offset <= log.end_offset
-        if waits and log.available_bytes(fetch.offset) < fetch.min_bytes:
-            return False
+        if wait and fetch.max_wait_us and log.start_offset <= fetch.offset <= log.end_offset:
+            if fetch.offset == log.end_offset and fetch.min_bytes:
+                return False
+            # To have any at all is enough for most: how much it is need not be added up.
+            if fetch.min_bytes > 1 and log.available_bytes(fetch.offset) < fetch.min_bytes:
+                return False
         try:
             batches = log.read(fetch.offset, max_bytes=fetch.max_bytes)
         except OffsetOutOfRangeError:
