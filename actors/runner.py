@@ -13,11 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+from pykka import ActorDeadError, Timeout
 
 from ..model.counters import Counters
 from ..model.durations import to_us
 from ..model.errors import BadValueError, ScenarioError, WavetankError
 from ..model.exchange import JoinGroup, LeaveGroup, SetPace, SetRunning
+from ..model.membership import SetAssignor
+from ..model.protocol import AddPartitions
 from ..model.settings import ConsumerSettings
 from ..strategies.judging import Judgement, judge
 from ..strategies.scenario_files import to_dict
@@ -121,6 +124,12 @@ class Runner:
         self.groups: dict[str, Group] = {}
         self.consumers: dict[str, ConsumerHandle] = {}
         self.producers: dict[str, ProducerHandle] = {}
+        self.paces: dict[str, float] = {}
+        """How many times as long a consumer's work takes by now, also after a restart."""
+        self.rates: dict[str, float] = {}
+        """How many times as many records a producer makes by now, also after a restart."""
+        self.wanted: dict[str, float] = {}
+        """The same as the timeline has it, whether a producer can do that or not."""
         self.replays = 0
         self.skipped: list[str] = []
         """What could not be done when its time had come, and why."""
@@ -130,27 +139,30 @@ class Runner:
         scenario = self.scenario
         engine = SimulatedSystem if scenario.engine == "simulated" else LiveSystem
         plan = scenario.cluster
-        settings = {**plan.settings, "disk_write_us": to_us(plan.disk, "disk")}
-        self.cluster = Cluster(
-            engine, scenario.seed, brokers=plan.brokers, network=plan.latency.network(),
-            scenario=to_dict(scenario), **self.options, **settings,
-        )  # fmt: skip
+        disk_us = to_us(plan.disk, "disk")
+        settings = {**plan.settings, **({"disk_write_us": disk_us} if disk_us else {})}
+        with self.patience():
+            self.cluster = Cluster(
+                engine, scenario.seed, brokers=plan.brokers, network=plan.latency.network(),
+                scenario=to_dict(scenario), **self.options, **settings,
+            )  # fmt: skip
         with self.stopping_on_errors():
-            self.set_up()
-            todo = moments(scenario)
-            step_us = max(1, scenario.duration_us // SLICES)
-            while self.cluster.system.now_us < scenario.duration_us:
-                now_us = self.cluster.system.now_us
-                next_us = min(now_us + step_us, scenario.duration_us)
-                if todo and todo[0].at_us < next_us:
-                    self.advance(todo[0].at_us)
-                    self.do(todo.pop(0))
-                    continue
-                self.advance(next_us)
-                if progress is not None:
-                    events = len(self.cluster.events)
-                    progress(Progress(next_us, scenario.duration_us, events))
+            with self.patience():
+                self.set_up()
+            for moment in moments(scenario):
+                if moment.at_us <= scenario.duration_us:
+                    self.advance(moment.at_us, progress)
+                    self.do(moment)
+            self.advance(scenario.duration_us, progress)
         return self.cluster
+
+    @contextmanager
+    def patience(self) -> Iterator[None]:
+        try:
+            yield
+        except Timeout as error:
+            latency = self.scenario.cluster.latency
+            raise BadValueError(f"latency = {latency!r}: nothing can be set up: {error}") from None
 
     @contextmanager
     def stopping_on_errors(self) -> Iterator[None]:
@@ -183,16 +195,21 @@ class Runner:
                 name, self.handlers[plan.name], service=plan.service, **static
             )
 
-    def advance(self, until_us: int) -> None:
-        left_us = until_us - self.cluster.system.now_us
-        if left_us > 0:
-            self.cluster.run(for_=left_us / 1_000_000)
+    def advance(self, until_us: int, progress: Callable[[Progress], None] | None) -> None:
+        duration_us = self.scenario.duration_us
+        step_us = max(1, duration_us // SLICES)
+        while (now_us := self.cluster.system.now_us) < until_us:
+            shown_us = min((now_us // step_us + 1) * step_us, duration_us)
+            next_us = min(shown_us, until_us)
+            self.cluster.run(for_=(next_us - now_us) / 1_000_000)
+            if progress is not None and next_us == shown_us:
+                progress(Progress(next_us, duration_us, len(self.cluster.events)))
 
     def do(self, moment: Moment) -> None:
         """Do what the timeline says; what cannot be done now is left out, and said so."""
         try:
             getattr(self, f"do_{moment.do}")(*moment.arguments)
-        except WavetankError as error:
+        except (WavetankError, ActorDeadError) as error:
             what = f"{moment.at_us / 1e6:g} s: {moment.do}: {error}"
             logger.warning("left out: %s", what)
             self.skipped.append(what)
@@ -204,6 +221,10 @@ class Runner:
 
     def do_restart(self, node: str) -> None:
         self.cluster.system.restart(node)
+        if node in self.paces:
+            self.consumers[node].ref.tell(SetPace(self.paces[node]))
+        if node in self.rates:
+            self.producers[node].scale(self.rates[node])
 
     def do_pause(self, node: str) -> None:
         self.cluster.system.pause(node)
@@ -227,17 +248,24 @@ class Runner:
             self.consumers[node].ref.ask(JoinGroup() if on else LeaveGroup(), block=False)
 
     def require_up(self, node: str) -> None:
-        known = self.cluster.system.nodes.get(node)
-        if known is None or known.state == "crashed":
-            raise BadValueError(f"node {node!r} is {'not there' if known is None else 'crashed'}")
+        if not self.is_up(node):
+            raise BadValueError(f"node {node!r} is crashed")
+
+    def is_up(self, node: str) -> bool:
+        return self.cluster.system.nodes[node].state != "crashed"
 
     def do_slow(self, node: str, factor: float) -> None:
-        self.require_up(node)
-        self.consumers[node].ref.tell(SetPace(factor))
+        self.paces[node] = self.paces.get(node, 1.0) * factor
+        if self.is_up(node):
+            self.consumers[node].ref.tell(SetPace(factor))
 
     def do_rate(self, node: str, factor: float) -> None:
-        self.require_up(node)
-        self.producers[node].scale(factor)
+        wanted = self.wanted[node] = self.wanted.get(node, 1.0) * factor
+        [plan] = [plan for plan in self.scenario.producers if node in plan.names()]
+        plan.arrivals.scaled(wanted)
+        if self.is_up(node):
+            self.producers[node].scale(wanted / self.rates.get(node, 1.0))
+        self.rates[node] = wanted
 
     def do_skew(self, node: str, offset: Any, drift_ppm: int) -> None:
         self.cluster.system.skew(node, offset, drift_ppm)
@@ -259,19 +287,27 @@ class Runner:
         have = len(self.groups[group].consumers)
         self.start_consumers(plan, plan.names(first=have, count=count))
 
+    # Nothing is waited for, as it may take brokers that are down: time must not stand still.
+
     def do_add_partitions(self, topic: str, partitions: int) -> None:
-        self.cluster.add_partitions(topic, partitions)
+        has = self.cluster.metadata().partitions(topic)
+        if partitions <= has:
+            raise BadValueError(f"partitions = {partitions}: expected more than {has}")
+        self.cluster.controller.ask(AddPartitions(topic, partitions), block=False)
 
     def do_add_broker(self) -> None:
-        self.cluster.add_broker()
+        self.cluster._spawn_broker()
 
     def do_switch_assignor(self, group: str, assignor: str) -> None:
-        self.groups[group].set_assignor(assignor)
+        coordinator = self.cluster.metadata().coordinators.get(group)
+        if coordinator is None or not coordinator.is_alive():
+            raise BadValueError(f"group {group!r} has no coordinator")
+        coordinator.ask(SetAssignor(assignor), block=False)
 
     def do_replay(self, topic: str, since_us: int | None, offset: int | None) -> None:
-        self.replays += 1
         settings = ConsumerSettings()
-        name = f"replay-{self.replays}"
+        while (name := f"replay-{self.replays + 1}") in self.cluster.system.refs:
+            self.replays += 1
         self.cluster._spawn_client(Replayer, name, settings, topic, since_us, offset)
 
 
@@ -282,8 +318,8 @@ def load_handler(name: str | None) -> Callable[[Any], Any] | None:
     module, _, function = name.partition(":")
     try:
         found = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise BadValueError(f"handler = {name!r}: {error}") from None
+    except Exception as error:
+        raise BadValueError(f"handler = {name!r}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise BadValueError(f"handler = {name!r}: expected a function")
     return found  # type: ignore[no-any-return]

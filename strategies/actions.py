@@ -240,7 +240,7 @@ class Skew(_OnNodes):
 
     do: ClassVar[str] = "skew"
     offset: Duration = attrs.field(validator=fields.signed_duration, kw_only=True)
-    drift_ppm: int = attrs.field(default=0, validator=fields.whole(), kw_only=True)
+    drift_ppm: int = attrs.field(default=0, validator=fields.whole(-999_999, 999_999), kw_only=True)
 
     def arguments(self) -> tuple[Any, ...]:
         """By how much."""

@@ -41,7 +41,10 @@ def judge(scenario: Scenario, summary: Summary) -> tuple[Judgement, ...]:
 
 
 def _judge(objective: Objective, scenario: Scenario, summary: Summary) -> Iterator[Judgement]:
-    plans = [plan for plan in scenario.groups if fnmatchcase(plan.name, objective.group)]
+    pattern = objective.group
+    plans = [
+        plan for plan in scenario.groups if plan.name == pattern or fnmatchcase(plan.name, pattern)
+    ]
     for plan in plans:
         group = summary.groups.get(plan.name, GroupSummary(plan.name))
         yield from _lag(objective, group)

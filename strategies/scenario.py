@@ -335,23 +335,29 @@ class Scenario:
         yield from self._idle_objectives()
 
     def _clashes(self) -> Problems:
-        """Find names that are there twice: of topics and groups, and of the nodes they make."""
+        """Find names that are there twice: of topics and groups, and of all actors they make."""
         made: dict[str, list[tuple[str, list[str]]]] = {
             "topics": [(plan.name, []) for plan in self.topics],
             "producers": [(plan.name, plan.names()) for plan in self.producers],
             "groups": [(plan.name, self._consumers(plan)) for plan in self.groups],
         }
-        nodes = {"controller", *self._broker_nodes()}
+        taken = dict.fromkeys(["controller", *self._broker_nodes()], "node")
+        for topic in self.topics:
+            own = numbered(topic.name, range(self._most_partitions(topic.name)))
+            taken |= dict.fromkeys(own, "partition")
+        taken |= {f"group-{plan.name}": "coordinator" for plan in self.groups}
         for kind, plans in made.items():
             seen: set[str] = set()
             for index, (name, own) in enumerate(plans):
-                taken = [node for node in own if node in nodes]
-                why = f", for there is a node {taken[0]!r} already" if taken else ""
-                if name in seen or taken:
+                twice = [node for node in own if node in taken]
+                why = ""
+                if twice:
+                    why = f", for there is a {taken[twice[0]]} {twice[0]!r} already"
+                if name in seen or twice:
                     error = BadValueError(f"name = {name!r}: expected another name{why}")
                     yield f"{kind}[{index}].name", error
                 seen.add(name)
-                nodes.update(own)
+                taken |= dict.fromkeys(own, "node")
 
     def _idle_objectives(self) -> Problems:
         """Find objectives for groups that are not there."""
