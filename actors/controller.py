@@ -355,16 +355,15 @@ class Controller(Actor):
         """Move partitions from the busiest brokers to the least busy until they are even."""
         while True:
             load = self.load(self.leaders)
-            busiest = max(load, key=lambda broker: (load[broker], broker))
+            # What is on its way stays so: another broker that is as busy may have one to spare.
+            settled = {tp: seat.broker for tp, seat in self.leaders.items() if seat.ref is not None}
+            homes = frozenset(settled.values())
+            able = [broker for broker in load if broker in homes]
+            busiest = max(able, key=lambda broker: (load[broker], broker), default=None)
             idlest = min(load, key=lambda broker: (load[broker], broker))
-            movable = [
-                tp
-                for tp, seat in self.leaders.items()
-                if seat.broker == busiest and seat.ref is not None
-            ]
-            if load[busiest] - load[idlest] < 2 or not movable:
+            if busiest is None or load[busiest] - load[idlest] < 2:
                 return
-            self.move(movable[-1], idlest)
+            self.move([tp for tp, home in settled.items() if home == busiest][-1], idlest)
 
     def move(self, partition: TopicPartition, broker: str) -> None:
         seat = self.leaders[partition]
