@@ -1,6 +1,7 @@
 """Runs of scenarios: every action does what it says, and one seed always gives the same run."""
 
 import copy
+from contextlib import suppress
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -15,9 +16,6 @@ from scenarios import scenarios
 import wavetank as wt
 from wavetank.actors.runner import Progress, run
 from wavetank.strategies.scenario_files import from_dict, to_dict
-
-CONSUMERS = ["billing-0", "billing-1", "billing-2"]
-
 
 # Nodes
 
@@ -247,7 +245,8 @@ def test_what_cannot_be_done_is_left_out_and_said_so() -> None:
         "3 s: switch_assignor: group 'billing' has no coordinator",
         "3 s: add_partitions: partitions = 7: expected more than 8",
         "6 s: stop: node 'billing-0' is crashed",
-        "6 s: rate: rate = 100000000000000.0: expected records per second, 0 or from 1e-06 to 1e+09",
+        "6 s: rate: rate = 100000000000000.0: expected records per second, "
+        "0 or from 1e-06 to 1e+09",
     )
     assert ended.summary.duration_us == 10_000_000
     assert ended.to_dict()["left_out"] == list(ended.skipped)
@@ -365,12 +364,8 @@ def test_a_mutated_scenario_is_refused_or_runs_to_its_end(scenario: wt.Scenario,
         place = random.choice([*parts, plain["cluster"]])
         if place:
             place[random.choice(sorted(place))] = copy.deepcopy(random.choice(junk))
-    try:
-        ended = run(from_dict(plain))
-    except wt.WavetankError as error:
-        assert str(error)
-    else:
-        assert ended.summary.duration_us >= 3_000_000
+    with suppress(wt.WavetankError):
+        assert run(from_dict(plain)).summary.duration_us >= 3_000_000
 
 
 # Live
