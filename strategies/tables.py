@@ -176,8 +176,8 @@ def _converter() -> Converter:
     converter.register_structure_hook_func(lambda t: t is Action, _action_hook(converter))
     for model, family in _BY_TYPE:
         hook = _model_hook(family, converter)
-        for wanted in (model, model | None):
-            converter.register_structure_hook_func(_same(wanted), hook)
+        converter.register_structure_hook_func(_same(model), hook)
+        converter.register_structure_hook_func(_same(model | None), _maybe(hook))
     return converter
 
 
@@ -226,8 +226,6 @@ def _action_hook(converter: Converter) -> Hook:
 
 def _model_hook(family: _Family, converter: Converter) -> Hook:
     def hook(value: Any, _: object) -> Any:
-        if value is None:
-            return None
         table = family.expanded(value)
         if not isinstance(table, dict):
             raise BadValueError(f"expected {family.expected}, or a table with a kind")
@@ -236,6 +234,10 @@ def _model_hook(family: _Family, converter: Converter) -> Hook:
         return made.trace() if isinstance(made, _TraceTable) else made
 
     return hook
+
+
+def _maybe(hook: Hook) -> Hook:
+    return lambda value, type: None if value is None else hook(value, type)
 
 
 def _chosen(value: Any, key: str, what: str, known: Mapping[str, type]) -> tuple[Table, type]:

@@ -417,6 +417,17 @@ def test_a_trace_that_cannot_be_read_is_a_problem_of_its_producer(
     assert problem.startswith('producers[0].arrivals.path = "load.csv": ')
 
 
+@pytest.mark.parametrize(("part", "key"), [("producers", "arrivals"), ("producers", "keys")])
+def test_nothing_in_the_place_of_a_model_is_refused_as_a_file_would_say_it(
+    part: str, key: str
+) -> None:
+    wrong = data()
+    wrong[part][0][key] = None
+    (problem,) = problems_of(wrong)
+    assert problem.startswith(f"{part}[0].{key} = None: expected ")
+    assert problem.endswith(", or a table with a kind")
+
+
 @pytest.mark.parametrize("nothing", [None, 5, "text", [], [{}]])
 def test_what_is_no_table_is_no_scenario(nothing: object) -> None:
     with pytest.raises(wt.ScenarioError, match="expected a table"):
