@@ -12,6 +12,7 @@ import attrs
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from .actors.runner import Progress as Step
 from .actors.runner import Run
@@ -20,8 +21,9 @@ from .model.summary import GroupSummary, Latency, Summary, Traffic
 from .strategies.scenario import Scenario
 
 BARS: Final = "▁▂▃▄▅▆▇█"
-WIDTH: Final = 24
+WIDTH: Final = 16
 """Of a sparkline."""
+PIPED_WIDTH: Final = 1_000
 SHOWN: Final = 8
 """How many faults are listed."""
 
@@ -47,9 +49,9 @@ def progress(scenario: Scenario) -> Iterator[Callable[[Step], None]]:
 
 def show(run: Run, console: Console | None = None) -> None:
     """Show what happened in a run."""
-    out = console or Console(highlight=False, soft_wrap=True)
+    out = console or _console()
     summary = run.summary
-    out.print(f"[bold]{run.scenario.name}[/bold]: {describe(run.scenario)}", markup=True)
+    out.print(Text(run.scenario.name, "bold") + f": {describe(run.scenario)}")
     took = f" in {run.info.wall_seconds:.1f} s" if run.info.wall_seconds else ""
     digest = (run.info.digest or "")[:16]
     out.print(
@@ -65,12 +67,20 @@ def show(run: Run, console: Console | None = None) -> None:
     for line in _trouble(summary):
         out.print(line)
     for skipped in run.skipped:
-        out.print(f"left out: {skipped}", markup=False)
+        out.print(f"left out: {skipped}")
     if run.judgements:
         out.print()
     for judgement in run.judgements:
-        sign = "[green]met   [/green]" if judgement.met else "[red]FAILED[/red]"
-        out.print(f"{sign} {judgement.text}")
+        sign = Text("met   ", "green") if judgement.met else Text("FAILED", "red")
+        out.print(sign + f" {judgement.text}")
+
+
+def _console() -> Console:
+    """Standard output; what is piped is never cut off, and names with brackets are only names."""
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
+    return console
 
 
 def describe(scenario: Scenario) -> str:
@@ -78,10 +88,12 @@ def describe(scenario: Scenario) -> str:
     partitions = sum(topic.partitions for topic in scenario.topics)
     producers = sum(producer.count for producer in scenario.producers)
     consumers = sum(group.consumers for group in scenario.groups)
-    return (
-        f"{scenario.cluster.brokers} brokers, {partitions} partitions, {producers} producers, "
-        f"{consumers} consumers, {len(scenario.timeline)} actions, {scenario.engine}"
-    )
+    counts = (
+        (scenario.cluster.brokers, "broker"), (partitions, "partition"), (producers, "producer"),
+        (consumers, "consumer"), (len(scenario.timeline), "action"),
+    )  # fmt: skip
+    parts = [f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in counts]
+    return ", ".join([*parts, scenario.engine])
 
 
 def _table(*heads: str) -> Table:
@@ -108,7 +120,7 @@ def _flow(summary: Summary) -> Table:
 
 
 def _lags(summary: Summary) -> Table:
-    table = _table("lag", "now", "worst", "at", "now", "worst", "at", "seconds, over time")
+    table = _table("lag", "now", "worst", "at", "now", "worst", "at", "over time")
     for group in summary.groups.values():
         records, time = group.lag_records, group.lag_us
         table.add_row(
