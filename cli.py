@@ -11,10 +11,11 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import click
 
 from . import __version__, terminal
-from .actors.runner import Run, run
+from .actors.runner import Run, load_handler, run
 from .actors.verifying import verify as verify_run
 from .model.counters import Counters
 from .model.durations import to_us
@@ -37,14 +38,23 @@ def _clean(function: Callable[..., Any]) -> Callable[..., Any]:
     def inner(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
+        except BrokenPipeError:
+            raise  # Whoever read has enough: click ends in silence.
         except (WavetankError, OSError) as error:
-            click.echo(f"wavetank: {error}", err=True)
+            click.echo(f"wavetank: {_said(error)}", err=True)
             sys.exit(BAD_INPUT)
         except KeyboardInterrupt:
             click.echo("wavetank: interrupted", err=True)
             sys.exit(130)
 
     return inner
+
+
+def _said(error: Exception) -> str:
+    """What went wrong; of what the operating system says, without its number."""
+    if isinstance(error, OSError) and not isinstance(error, WavetankError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,8 +73,13 @@ def _load(
         more.append(f"duration={json.dumps(duration)}")
     if live:
         more.append('engine="live"')
-    sys.path.insert(0, str(Path(file).resolve().parent))  # for handlers beside the file
+    _find_handlers(Path(file).parent)
     return scenario_files.load(file, more)
+
+
+def _find_handlers(folder: Path) -> None:
+    """Let handlers be imported from a folder: for a scenario, that of its file."""
+    sys.path.insert(0, str(folder.resolve()))
 
 
 @main.command("run", epilog="Example: wavetank run rolling.toml --set groups[0].consumers=8")
@@ -111,6 +126,8 @@ def _show(done: Run, as_json: bool) -> None:
 def check(file: str, changes: tuple[str, ...]) -> None:
     """Say whether a scenario can be run, and all that is wrong with it."""
     scenario = _load(file, changes, None, None, live=False)
+    for plan in scenario.groups:
+        load_handler(plan.handler)
     click.echo(f"{file}: {scenario.name}: fine, {terminal.describe(scenario)}")
 
 
@@ -120,6 +137,8 @@ def check(file: str, changes: tuple[str, ...]) -> None:
 def new(name: str) -> None:
     """Write a commented scenario to start from: NAME.toml."""
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
+    if path.stem in ("", ".toml"):
+        raise WavetankError(f"NAME = {name!r}: expected the name of a file")
     if path.exists():
         raise WavetankError(f"{path} is there already")
     text = TEMPLATE.read_text(encoding="utf-8")
@@ -147,10 +166,10 @@ def show(directory: str, as_json: bool) -> None:
 
 
 def _scenario_of(directory: str) -> Scenario:
-    scenario = read_info(directory).scenario
-    if not isinstance(scenario, dict):
+    info = read_info(directory)
+    if not isinstance(info.scenario, dict):
         raise WavetankError(f"{directory} was not made by a scenario")
-    return scenario_files.from_dict(scenario)
+    return attrs.evolve(scenario_files.from_dict(info.scenario), seed=info.seed)
 
 
 @main.command(epilog="Example: wavetank events runs/first --kind revoked --from 1m --to 2m")
@@ -201,9 +220,14 @@ def _matching(
 
 @main.command(epilog="Example: wavetank verify runs/first")
 @click.argument("directory", type=click.Path())
+@click.option("--handlers", type=click.Path(), default=".", help="The folder of its handlers.")
 @_clean
-def verify(directory: str) -> None:
-    """Run a run's scenario and seed again, and compare what happened."""
+def verify(directory: str, handlers: str) -> None:
+    """Run a run's scenario and seed again, and compare what happened.
+
+    The status is 0 if it is the same, 1 if not, 2 for bad input.
+    """
+    _find_handlers(Path(handlers))
     scenario = _scenario_of(directory)
     with terminal.progress(scenario) as progress:
         found = verify_run(scenario, directory, progress)
