@@ -18,7 +18,7 @@ from . import __version__, terminal
 from .actors.runner import Run, load_handler, run
 from .actors.verifying import verify as verify_run
 from .model.counters import Counters
-from .model.durations import to_us
+from .model.durations import Duration, to_us
 from .model.errors import WavetankError
 from .model.events import Event, to_events
 from .model.rundir import read_info, segments
@@ -70,11 +70,19 @@ def _load(
     if seed is not None:
         more.append(f"seed={seed}")
     if duration is not None:
-        more.append(f"duration={json.dumps(duration)}")
+        more.append(f"duration={json.dumps(_duration(duration))}")
     if live:
         more.append('engine="live"')
     _find_handlers(Path(file).parent)
     return scenario_files.load(file, more)
+
+
+def _duration(text: str) -> Duration:
+    """What was typed: a number is seconds, as in a file."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _find_handlers(folder: Path) -> None:
@@ -204,8 +212,8 @@ def _matching(
     start: str | None,
     end: str | None,
 ) -> Iterator[Event]:
-    since_us = 0 if start is None else to_us(start, "from")
-    until_us = None if end is None else to_us(end, "to")
+    since_us = 0 if start is None else to_us(_duration(start), "from")
+    until_us = None if end is None else to_us(_duration(end), "to")
     for table in segments(directory, kinds):
         for event in to_events(table):
             if (

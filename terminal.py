@@ -203,9 +203,9 @@ def sparkline(series: Sequence[float], width: int = WIDTH) -> str:
 def duration(microseconds: float) -> str:
     """A duration as a person reads it: two or three digits that count."""
     us = float(microseconds)
-    if us < 1_000:
+    if us < 999.5:
         return f"{us:.0f} us"
-    if us < 1_000_000:
+    if us < 999_500:
         return f"{us / 1_000:.3g} ms"
     seconds = us / 1_000_000
     if seconds < 120:
