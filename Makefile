@@ -14,7 +14,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.installed ## run the demonstration
-	@$(RUN) examples/demo.py
+	@rm -rf runs/demo
+	@$(VENV)/bin/wavetank run examples/scenarios/rolling_restart.toml --out runs/demo
 
 test: $(VENV)/.installed ## run the tests
 	@$(RUN) -m pytest
