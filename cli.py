@@ -113,7 +113,7 @@ def run_command(
     The status is 0 if all objectives are met, 1 if not, 2 for bad input.
     """
     scenario = _load(file, changes, seed, duration, live)
-    with terminal.progress(scenario) as progress:
+    with terminal.warnings(), terminal.progress(scenario) as progress:
         done = run(scenario, out=out, progress=progress)
     _show(done, as_json)
 
@@ -237,7 +237,7 @@ def verify(directory: str, handlers: str) -> None:
     """
     _find_handlers(Path(handlers))
     scenario = _scenario_of(directory)
-    with terminal.progress(scenario) as progress:
+    with terminal.warnings(), terminal.progress(scenario) as progress:
         found = verify_run(scenario, directory, progress)
     click.echo(found.text)
     if not found.same:

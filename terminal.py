@@ -4,11 +4,13 @@ Everything is plain text when it is piped: rich leaves colours and frames out wh
 terminal.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import attrs
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -45,6 +47,33 @@ def progress(scenario: Scenario) -> Iterator[Callable[[Step], None]]:
             bar.update(task, completed=now.now_us, state=state)
 
         yield step
+
+
+class _Once(logging.Handler):
+    """What is logged as a line on stderr, once: a handler may fail a thousand times."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self.said:
+            self.said.add(text)
+            error = record.exc_info[1] if record.exc_info else None
+            why = f": {type(error).__name__}: {error}" if error else ""
+            click.echo(f"wavetank: {text}{why}", err=True)
+
+
+@contextmanager
+def warnings() -> Iterator[None]:
+    """Say in a line what is logged meanwhile, each thing once and without its stack trace."""
+    logger, handler = logging.getLogger("wavetank"), _Once()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def show(run: Run, console: Console | None = None) -> None:
