@@ -1,4 +1,4 @@
-"""The handler of poison_message.toml: it cannot take the record of one key in five hundred."""
+"""The handler of poison_message.toml: it cannot take the records of one key in five hundred."""
 
 from wavetank import Records
 
@@ -8,5 +8,5 @@ POISON = 13
 def handle(records: Records) -> None:
     """Fail on what is poison."""
     for record in records:
-        if record.key == POISON and record.offset % 7 == 0:
+        if record.key == POISON:
             raise ValueError(f"cannot read record {record.offset}")
