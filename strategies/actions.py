@@ -267,16 +267,15 @@ class _OnLinks(Action):
         for one, other in self._links(scenario):
             yield Moment(self.at_us, self.do, (one, other, self.one_way, self.options()))
 
-    def _links(self, scenario: "Scenario") -> list[tuple[str, str]]:
-        """Each link once, also where both patterns name a node and the two ways are one link."""
+    def _links(self, scenario: "Scenario") -> Iterator[tuple[str, str]]:
+        """Each link once, also where both patterns name both of its ends."""
         firsts, seconds = (scenario.matching(pattern, self.at_us) for pattern in self.between)
-        both = frozenset(firsts) & frozenset(seconds)
-        return [
-            (one, other)
-            for one in firsts
-            for other in seconds
-            if one < other or (one != other and (self.one_way or not both >= {one, other}))
-        ]
+        both = frozenset() if self.one_way else frozenset(firsts) & frozenset(seconds)
+        for one in firsts:
+            for other in seconds:
+                twice = one in both and other in both
+                if one < other or (one != other and not twice):
+                    yield one, other
 
     def problems(self, scenario: "Scenario") -> Problems:
         """Find patterns that name nothing, or one node only."""
@@ -287,7 +286,7 @@ class _OnLinks(Action):
             for problem in _unknown_node(f"between[{index}]", pattern, self, scenario)
         ]
         yield from unknown
-        if not unknown and not self._links(scenario):
+        if not unknown and next(self._links(scenario), None) is None:
             between = list(self.between)
             yield "between", BadValueError(f"between = {between!r}: expected two nodes, not one")
 

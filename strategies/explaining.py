@@ -82,7 +82,7 @@ def _explain_part(error: Exception, path: str, value: Any) -> Iterator[str]:
     """Go one step down, unless the table is not the file's but what a shorthand stands for."""
     for note in getattr(error, "__notes__", ()):
         if isinstance(note, AttributeValidationNote) and isinstance(value, dict):
-            key = note.name.rstrip("_")
+            key = note.name.rstrip("_") if note.type else note.name
             if isinstance(error, KeyError) and key not in value:
                 yield f"{path}: {key} is missing" if path else f"{key} is missing"
             else:
@@ -105,8 +105,8 @@ def _explain_extra_keys(error: ForbiddenExtraKeysError, path: str, value: Any) -
 
 def _sentence(error: WavetankError, path: str, value: object) -> str:
     if isinstance(error, UnknownNameError):
-        known = isinstance(value, dict) or value is MISSING
-        what = f"{error.what} {shown(error.name)}" if known else error.what
+        unseen = isinstance(value, dict) or value is MISSING
+        what = f"{error.what} {shown(error.name)}" if unseen else error.what
         return f"{_assigned(path, value)}: unknown {what}; {error.hint(shown)}"
     path, value, text = _located(path, value, _without_noun(str(error), value))
     return f"{_assigned(path, value)}: " + _QUOTED.sub(r'"\1"', text)

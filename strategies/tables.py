@@ -254,7 +254,7 @@ def _chosen(value: Any, key: str, what: str, known: Mapping[str, type]) -> tuple
 
 
 def _at(key: str, error: WavetankError) -> WavetankError:
-    """Say in the way of cattrs which key an error is about, if it is about one."""
+    """Say in the way of cattrs which key of a file an error is about, if it is about one."""
     if key:
         error.add_note(AttributeValidationNote("", key, None))
     return error

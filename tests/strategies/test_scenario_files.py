@@ -299,6 +299,7 @@ LIST = "expected a list of names, at least one"
         ('service = "2ms"', "", "groups[0]: expected a service (how long work takes), a handler"),
         ('"2ms"', '"2 parsecs"', f'groups[0].service = "2 parsecs": {SECONDS}'),
         ('"2ms"', "{kind = 'constant', per_record = -1}", "service.per_record = -1: expected zero"),
+        ('"session.timeout.ms"', "acks_", "settings.acks_ = 10000: unknown consumer setting"),
         ("10_000", "'x'", 'groups[0].settings.session.timeout.ms = "x": expected a whole number f'),
         (
             "10_000",
