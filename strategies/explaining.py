@@ -39,6 +39,8 @@ def _scalar(value: object) -> str:
         return "[…]" if value else "[]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and not LEAST_WHOLE <= value <= MOST_WHOLE:
