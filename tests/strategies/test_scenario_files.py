@@ -425,7 +425,7 @@ def test_nothing_in_the_place_of_a_model_is_refused_as_a_file_would_say_it(
     wrong = data()
     wrong[part][0][key] = None
     (problem,) = problems_of(wrong)
-    assert problem.startswith(f"{part}[0].{key} = None: expected ")
+    assert problem.startswith(f"{part}[0].{key} = null: expected ")
     assert problem.endswith(", or a table with a kind")
 
 
