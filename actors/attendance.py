@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ..model.cursor import Cursor
     from ..model.log import MemoryLog
     from ..model.spans import Span
-    from ..model.topics import TopicPartition
+    from ..model.topics import Topic, TopicPartition
     from .ref import Ref
 
 PATROL_US: Final = 1_000_000
 NO_REQUEST: Final = 0
 BALANCE_EVERY: Final = 5
-"""So many patrols, and the load of key-shared groups is balanced."""
+"""The load of key-shared groups is balanced no more often than with every fifth patrol."""
 
 
 @attrs.frozen
@@ -39,6 +39,7 @@ class Attendance(Actor):
     """Keeps the members of a partition's groups."""
 
     partition: TopicPartition
+    config: Topic
     topic: str
     number: int
     log: MemoryLog
@@ -144,6 +145,7 @@ class Attendance(Actor):
         found = self.attachment(here.subscription, here.member)
         if found is not None:
             self.heard(*found)
+            found[1].load = here.load
             in_flight = found[0].cursor.in_flight.get(here.member, 0)
             self.reply(StillKnown(here.subscription, in_flight))
         elif here.active:
@@ -177,12 +179,20 @@ class Attendance(Actor):
                 del self.subscriptions[sub.name], self.cursors[sub.name]
                 self.note(sub, kinds.SUBSCRIPTION_REMOVED, None, detail=sub.name)
                 continue
-            if sub.keyed and self.patrols % BALANCE_EVERY == 0:
+            if sub.keyed and (self.patrols - self.number) % self.turns() == 0:
                 self.balance(sub)
             self.dispatch(sub, news=True)
 
+    def turns(self) -> int:
+        """After how many patrols it is this partition's turn to balance.
+
+        Partitions take turns: if all of them relieved the same member at once, it would be idle.
+        """
+        return max(BALANCE_EVERY, self.config.partitions)
+
     def balance(self, sub: Subscription) -> None:
-        moved = sub.slots.balance()
+        rates = {name: member.load for name, member in sub.members.items()}
+        moved = sub.slots.balance(rates, self.turns() * PATROL_US / 1e6)
         if moved:
             self.note(sub, kinds.SLOTS_MOVED, None, count=moved)
 

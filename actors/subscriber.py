@@ -42,6 +42,10 @@ class Subscriber(Settler):
     """A member of a group that acknowledges record by record."""
 
     turn = 0
+    acquired = 0
+    """How many records have come since the last heartbeat."""
+    load = 0.0
+    """How many come in a second, lately."""
     lot_until_us = 0
     """Until when what was handed out last is its own."""
 
@@ -137,6 +141,7 @@ class Subscriber(Settler):
         lane.ready = given >= lane.credit
         lane.credit = 0
         lane.in_flight = acquired.in_flight
+        self.acquired += given
         until_us = self.now + self.terms.ack_timeout_us * 9 // 10
         lane.buffer.extend((batch, retries, until_us) for batch, retries in acquired.pieces)
         lane.buffered += given
@@ -283,10 +288,15 @@ class Subscriber(Settler):
     def beat_more(self) -> None:
         """Be heard of everywhere, and see to what was not answered."""
         late_us = self.now - self.settings.request_timeout_ms * 1_000
+        rate = self.acquired * 1_000 / self.settings.heartbeat_interval_ms
+        self.load, self.acquired = (self.load + rate) / 2, 0
         for lane in self.shares.values():
             lane.ready = True
             if lane.claimed and lane.leader is not None:
-                self.send(lane.leader, StillHere(self.subscription, self.me, self.is_active(lane)))
+                self.send(
+                    lane.leader,
+                    StillHere(self.subscription, self.me, self.is_active(lane), self.load),
+                )
                 if lane.settling is not None and lane.told_us < late_us:
                     self.tell(lane, lane.settling)
         self.ask_the_late_again()

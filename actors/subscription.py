@@ -15,6 +15,8 @@ from ..strategies.routing import Owners, reassign, rebalance, share_slots
 from ..strategies.slots import HotKeys, SlotLoad, slots_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     from ..model.batch import Batch
@@ -29,7 +31,7 @@ others. Who takes nothing holds up the rest once it has so many to come."""
 FADING: Final = 0.5
 """What is left of the observed load of a slot when the load is balanced the next time."""
 
-TELLING: Final = 1_000
+TELLING: Final = 50
 """Fewer records of late say nothing about how keys are spread."""
 
 HOT: Final = 20
@@ -41,6 +43,8 @@ class Attachment:
 
     ref: Ref
     heard_us: int
+    load: float = 0.0
+    """How many records a second it gets from all partitions."""
     active: bool = True
     """Whether it is given records: not while it is silent, or lets acknowledgements time out."""
     request: int = 0
@@ -60,6 +64,8 @@ class Slots:
         self.members: list[str] = []
         self.owners: Owners = np.zeros(0, np.int16)
         self.load = SlotLoad()
+        self.span_s = 0.0
+        """Over how many seconds that load has come; it fades as the load does."""
         self.hot = HotKeys()
 
     def take_in(self, batch: Batch) -> npt.NDArray[np.uint16]:
@@ -89,14 +95,23 @@ class Slots:
         if members:
             self.members = members
 
-    def balance(self) -> int:
-        """Move slots from those with too much load; how many moved."""
+    def balance(self, rates: Mapping[str, float], period_s: float) -> int:
+        """Move slots from those with too much load; how many moved.
+
+        A member's load in other partitions counts as well, by the rates that members report.
+        """
         moved = 0
-        if len(self.members) > 1 and self.load.loads.sum() >= TELLING:
-            owners = rebalance(self.owners, len(self.members), self.load.loads)
+        loads = self.load.loads
+        self.span_s += period_s
+        if len(self.members) > 1 and loads.sum() >= TELLING:
+            everywhere = np.array([rates.get(name, 0.0) for name in self.members])
+            here = np.bincount(self.owners, loads, len(self.members))
+            elsewhere = np.maximum(0.0, everywhere * self.span_s - here)
+            owners = rebalance(self.owners, len(self.members), loads, elsewhere=elsewhere)
             moved = int((owners != self.owners).sum())
             self.owners = owners
         self.load.decay(FADING)
+        self.span_s *= FADING
         return moved
 
     def view(self) -> KeysView:

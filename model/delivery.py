@@ -151,6 +151,8 @@ class StillHere:
     member: str
     active: bool
     """Whether its user has been heard of since it said so last."""
+    load: float
+    """How many records a second it gets from all partitions, lately."""
 
 
 @attrs.frozen

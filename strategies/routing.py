@@ -77,8 +77,11 @@ def rebalance(
     loads: Loads,
     tolerance: float = 0.1,
     max_moves: int = SLOTS,
+    elsewhere: Loads | None = None,
 ) -> Owners:
     """The owners after slots have moved from overloaded members to those who have least.
+
+    What members have `elsewhere`, and cannot be moved here, counts as load of theirs.
 
     It ends when no member has more than 1 + tolerance times the mean, when no move makes an
     overloaded member and who takes from it more even, or after so many moves. So, unless it was
@@ -92,11 +95,15 @@ def rebalance(
         raise BadValueError(f"max_moves = {max_moves!r}: expected zero or more")
     moved = owners.copy()
     weights = _weights(loads, owners)
+    fixed = np.zeros(members_count, np.int64)
+    if elsewhere is not None and loads.sum():
+        fixed += np.rint(elsewhere / loads.sum() * _WHOLE).astype(np.int64)
     rounding = owners.size  # of weights: who is just at the bound must not be above it by that
-    bound = (1 + tolerance) * weights.sum() / members_count + rounding
-    if np.bincount(owners, weights).max() <= bound:  # the usual case, and no need to sort
-        return moved
+    bound = (1 + tolerance) * (weights.sum() + fixed.sum()) / members_count + rounding
+    if (np.bincount(owners, weights, members_count) + fixed).max() <= bound:
+        return moved  # the usual case, and no need to sort
     table = _Table(moved, weights, members_count)
+    table.bear(fixed)
     while max_moves and (moves := table.relieve(bound, max_moves)):
         max_moves -= moves
     table.write_to(moved)
@@ -116,6 +123,10 @@ class _Table:
 
     def write_to(self, owners: Owners) -> None:
         owners[self._slots] = self._owners
+
+    def bear(self, fixed: Weights) -> None:
+        """Count what members have beside their slots."""
+        self._loads += fixed
 
     def deal_orphans(self) -> None:
         """Give each slot that nobody owns, heaviest first, to the member that has least."""

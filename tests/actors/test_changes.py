@@ -1,4 +1,4 @@
-"""Topics that grow or go while clients use them."""
+"""What changes while clients are at work: topics that grow or go, brokers, load."""
 
 import pytest
 
@@ -85,3 +85,24 @@ def test_a_broker_joins_while_another_one_is_down() -> None:
         began = cluster.now
         assert cluster.add_broker() == "broker-2"
         assert cluster.now - began < 5
+
+
+def test_a_consumer_with_a_hot_key_gets_less_of_all_other_partitions() -> None:
+    """Each partition balances its own slots, and knows how busy members are elsewhere."""
+    with wt.Cluster.simulated(seed=3, brokers=2) as cluster:
+        cluster.create_topic("clicks", partitions=8)
+        group = cluster.group(
+            "readers", ["clicks"], delivery="key_shared", heartbeat_interval_ms=1_000
+        )
+        for number in range(4):
+            group.consumer(f"c{number}", service=wt.ConstantService("100us"))
+        group.assignment()
+        arrivals = wt.Poisson(300)
+        cluster.producer("web", load=wt.Load("clicks", arrivals, keys=wt.UniformKeys(2_000)))
+        cluster.producer("star", load=wt.Load("clicks", wt.Poisson(80), keys=wt.OneKey(7)))
+        cluster.run(for_=90)
+        counts = {f"c{number}": 0 for number in range(4)}
+        for event in cluster.events.of("delivered"):
+            if event.time_us > 45_000_000:
+                counts[str(event.member)] += event.count
+        assert max(counts.values()) < 1.15 * sum(counts.values()) / 4, counts

@@ -95,7 +95,7 @@ class Subscribing(RuleBasedStateMachine):
     def get_hot_and_balance(self, key: Any) -> None:
         slots = np.full(2 * TELLING, slot_of(key), np.uint16)
         self.sub.slots.load.add(slots)
-        self.sub.slots.balance()
+        self.sub.slots.balance({}, 5.0)
 
     # Giving out, and what becomes of it
 

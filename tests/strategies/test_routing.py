@@ -714,3 +714,34 @@ def test_nothing_is_hot_in_load_without_keys_or_records() -> None:
 def test_a_capacity_that_holds_nothing_is_refused(capacity: Any) -> None:
     with pytest.raises(BadValueError, match="capacity = "):
         HotKeys(capacity)
+
+
+@given(
+    st.lists(st.floats(0, 100), min_size=20, max_size=60),
+    st.lists(st.floats(0, 500), min_size=2, max_size=5),
+)
+def test_what_members_have_elsewhere_counts_and_stays_there(
+    loads: list[float], elsewhere: list[float]
+) -> None:
+    members, weights = len(elsewhere), np.array(loads)
+    beside = np.array(elsewhere)
+    owners = (np.arange(len(loads)) % members).astype(np.int16)
+    moved = rebalance(owners, members, weights, elsewhere=beside)
+
+    def totals(whose: Any) -> Any:
+        return np.bincount(whose, weights, members) + beside
+
+    before, after = totals(owners), totals(moved)
+    assert after.max() <= before.max() * (1 + 1e-6) + 1e-6
+    assert after.sum() == pytest.approx(before.sum())
+    if before.max() <= 1.1 * before.mean():
+        assert (moved == owners).all()
+
+
+def test_who_has_much_elsewhere_gets_little_here() -> None:
+    owners = share_slots(["a", "b", "c"])
+    loads = np.ones(len(owners))
+    moved = rebalance(owners, 3, loads, elsewhere=np.array([2 * len(owners), 0.0, 0.0]))
+    shares = np.bincount(moved, minlength=3) / len(owners)
+    assert shares[0] < 0.02
+    assert max(shares) <= 1  # nobody has more here than the mean of all that there is
