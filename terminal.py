@@ -43,7 +43,11 @@ def progress(scenario: Scenario) -> Iterator[Callable[[Step], None]]:
         task = bar.add_task(scenario.name, total=scenario.duration_us, state="")
 
         def step(now: Step) -> None:
-            state = f"{duration(now.now_us)} of {duration(now.duration_us)}, {now.events:,} events"
+            rate = now.events / (bar.tasks[0].elapsed or 1)
+            state = (
+                f"{duration(now.now_us)} of {duration(now.duration_us)}, {now.records:,} records, "
+                f"{rate:,.0f} events/s"
+            )
             bar.update(task, completed=now.now_us, state=state)
 
         yield step

@@ -54,6 +54,8 @@ class Progress:
     now_us: int
     duration_us: int
     events: int
+    records: int = 0
+    """How many have been appended."""
 
 
 @attrs.frozen
@@ -105,7 +107,13 @@ def run(
         raise ScenarioError(problems)
     counters = Counters([plan.name for plan in scenario.groups if plan.delivery == "broadcast"])
     runner = Runner(scenario, out=out, listener=counters.add, keep=out is not None)
-    cluster = runner.run(progress)
+
+    def step(now: Progress) -> None:
+        if progress is not None:
+            records = runner.cluster.events.flush(lambda: counters.appended)
+            progress(attrs.evolve(now, records=records))
+
+    cluster = runner.run(step if progress is not None else None)
     with cluster:
         pass  # The end is a part of what happened: who reads the events later sees it too.
     summary = counters.summary(cluster.events.info.virtual_us)

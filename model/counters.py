@@ -106,6 +106,11 @@ class Counters:
                     ledger.thin()
             self._take(Columns(batch.slice(start, stop - start), clock_us[start:stop]))
 
+    @property
+    def appended(self) -> int:
+        """How many records have been appended so far."""
+        return self._appended.records.total()
+
     def summary(self, now_us: int) -> Summary:
         """The figures of the run up to now."""
         self._clock_us = now_us = max(now_us, self._clock_us)

@@ -50,6 +50,10 @@ class Series:
         part = self._values[first : first + len(amounts)]
         np.maximum(part, amounts, out=part)
 
+    def total(self) -> int:
+        """All of it."""
+        return int(self._values.sum())
+
     def values(self, seconds: int) -> Ints:
         """The numbers of the first seconds, and of all that have one."""
         self._reach(max(seconds, self._used))

@@ -5,8 +5,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scenarios import small
 
+import wavetank as wt
 from wavetank import terminal
+from wavetank.actors.runner import Progress
 
 
 @given(st.lists(st.integers(0, 1_000), min_size=1), st.integers(1, 30))
@@ -45,3 +48,11 @@ def test_a_duration_is_near_the_truth(microseconds: int) -> None:
     told = sum(float(n) * units[unit] for n, unit in zip(words[::2], words[1::2], strict=True))
     assert told == pytest.approx(microseconds, rel=0.02)
     assert all(re.fullmatch(r"\d+(\.\d+)?", number) for number in words[::2])
+
+
+def test_progress_says_how_many_records_there_are() -> None:
+    steps: list[Progress] = []
+    done = wt.run(small(), progress=steps.append)
+    assert steps[-1].now_us == steps[-1].duration_us
+    assert steps[-1].records == done.summary.appended.records.total > 0
+    assert [step.records for step in steps] == sorted(step.records for step in steps)
