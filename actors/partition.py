@@ -109,6 +109,7 @@ class Partition(Janitor):
         if lead.state is not None:
             self.leases = dict(lead.state.leases)
         self.inherited = lead.state.subscriptions if lead.state is not None else ()
+        self.disk_us = settings.disk_write_us
         self.disk_free_us = 0
         self.resigned = False
 
@@ -123,10 +124,9 @@ class Partition(Janitor):
 
     @receives(Append)
     def on_append(self, append: Append) -> None:
-        disk_us = self.settings.disk_write_us
-        if disk_us:
+        if self.disk_us:
             # A disk writes one batch at a time.
-            self.disk_free_us = max(self.disk_free_us, self.now) + disk_us
+            self.disk_free_us = max(self.disk_free_us, self.now) + self.disk_us
             self.after(self.disk_free_us - self.now, Written(append, self.sender))
         else:
             self.write(append, self.sender)

@@ -126,10 +126,11 @@ class Batch(_Unsealed):
         if step != 1:
             raise BadValueError(f"batch slice with step {step}: expected consecutive records")
         count = stop - start if stop > start else 0
-        base = self.base_offset
+        base, sizes = self.base_offset, self._columns[4]
         return _seal(
             self.producer, self.sequence + start, count, self._columns, self._start + start,
-            _UNKNOWN, base + start if base >= 0 else base, self.append_time_us, self.epoch,
+            sizes * count if type(sizes) is int else _UNKNOWN,
+            base + start if base >= 0 else base, self.append_time_us, self.epoch,
         )  # fmt: skip
 
     def split_by(self, partition_numbers: npt.NDArray[Any], partitions: int) -> dict[int, "Batch"]:
@@ -189,11 +190,12 @@ class Batch(_Unsealed):
     @property
     def bytes(self) -> int:
         """The size of all records together."""
-        if self._bytes == _UNKNOWN:
+        total = self._bytes
+        if total == _UNKNOWN:
             sizes = self.sizes
             total = sizes * self.count if isinstance(sizes, int) else int(sizes.sum())
             object.__setattr__(self, "_bytes", total)
-        return self._bytes
+        return total
 
     @property
     def latest_us(self) -> int:
