@@ -173,7 +173,8 @@ def hot_keys() -> Figure:
 
 def evenness(delivered: pa.Table) -> float:
     """The mean of what consumers had by the most that one of them had."""
-    had = delivered.unify_dictionaries().group_by("member").aggregate([("count", "sum")])["count_sum"]
+    members = delivered.unify_dictionaries().group_by("member")
+    had = members.aggregate([("count", "sum")])["count_sum"]
     return float(pc.sum(had).as_py() / LANES / pc.max(had).as_py())
 
 
