@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import attrs
+from storm import harm
 
 import wavetank as wt
 
@@ -103,24 +104,11 @@ class Delivering:
         elif kind == "leave" and victim:
             self.alive.remove(victim)
             victim.close()
-        elif kind == "crash" and victim:
-            cluster.system.crash(victim.name)
-            if dice.random() < 0.7:
-                cluster.run(for_=dice.uniform(0, 4))
-                cluster.system.restart(victim.name)
-            else:
-                self.alive.remove(victim)
-        elif kind == "pause" and victim:
-            cluster.system.pause(victim.name)
-            cluster.run(for_=dice.uniform(0, 5))
-            cluster.system.resume(victim.name)
-        elif kind == "cut" and victim:
-            broker = dice.choice(cluster.brokers)
-            cluster.system.cut(victim.name, broker, one_way=dice.random() < 0.5)
-            cluster.run(for_=dice.uniform(0, 4))
-            cluster.system.heal(victim.name, broker)
-        elif kind == "move" and len(cluster.brokers) < 4:
-            cluster.add_broker()
+        elif kind == "move":
+            if len(cluster.brokers) < 4:
+                cluster.add_broker()
+        elif victim:
+            harm(cluster, dice, kind, victim, self.alive)
 
 
 ENDS = ("acknowledged", "dead_lettered", "archived")

@@ -86,26 +86,33 @@ class Storm:
             count = cluster.metadata().partitions("orders")
             if count < 9:
                 cluster.add_partitions("orders", count + dice.randint(1, 2))
-        elif kind == "crash" and victim:
-            cluster.system.crash(victim.name)
-            if dice.random() < 0.7:
-                cluster.run(for_=dice.uniform(0, 4))
-                cluster.system.restart(victim.name)
-            else:
-                self.alive.remove(victim)
         elif kind == "stuck":
             # Takes longer for each lot than it may stay away.
             self.stuck.append(self.join(dice, per_batch="7s"))
             self.alive.pop()
-        elif kind == "pause" and victim:
-            cluster.system.pause(victim.name)
-            cluster.run(for_=dice.uniform(0, 5))
-            cluster.system.resume(victim.name)
-        elif kind == "cut" and victim:
-            broker = dice.choice(cluster.brokers)
-            cluster.system.cut(victim.name, broker, one_way=dice.random() < 0.5)
+        elif victim:
+            harm(cluster, dice, kind, victim, self.alive)
+
+
+def harm(cluster: wt.Cluster, dice: Random, kind: str, victim: Any, alive: list[Any]) -> None:
+    """Crash a consumer, for good or for a while; pause it; or cut it off from a broker."""
+    system = cluster.system
+    if kind == "crash":
+        system.crash(victim.name)
+        if dice.random() < 0.7:
             cluster.run(for_=dice.uniform(0, 4))
-            cluster.system.heal(victim.name, broker)
+            system.restart(victim.name)
+        else:
+            alive.remove(victim)
+    elif kind == "pause":
+        system.pause(victim.name)
+        cluster.run(for_=dice.uniform(0, 5))
+        system.resume(victim.name)
+    elif kind == "cut":
+        broker = dice.choice(cluster.brokers)
+        system.cut(victim.name, broker, one_way=dice.random() < 0.5)
+        cluster.run(for_=dice.uniform(0, 4))
+        system.heal(victim.name, broker)
 
 
 def owners_overlap(events: list[wt.Event]) -> list[str]:
