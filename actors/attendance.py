@@ -222,11 +222,10 @@ class Attendance(Actor):
         self, sub: Subscription, kind: str, member: str | None, run: Span, detail: str | None = None
     ) -> None:
         """Record what happened to records, an event for each part of an appended batch."""
-        for base_offset, count, size, append_time_us in self.log.ranges(*run):
-            self.note(
-                sub, kind, member, base_offset=base_offset, count=count, bytes=size,
-                append_time_us=append_time_us, detail=detail,
-            )  # fmt: skip
+        self.record_ranges(
+            kind, self.partition, self.log.ranges(*run), group=sub.terms.group, member=member,
+            detail=detail,
+        )  # fmt: skip
 
     def note(
         self, sub: Subscription, kind: str, member: str | None, **fields: str | int | None

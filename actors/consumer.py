@@ -92,24 +92,29 @@ class Consumer(Reader):
 
     def take(self, max_records: int) -> tuple[Piece, ...]:
         """Take records out of the buffers, beginning with another partition each time."""
-        self.taken = []
+        taken = self.taken = []
+        pieces: list[Piece] = []
         shares = [s for s in self.shares.values() if s.buffer and not s.paused]
         self.turn += 1
-        for index in range(len(shares)):
-            share = shares[(self.turn + index) % len(shares)]
-            if share.partition in self.to_revoke:
+        if len(shares) > 1:
+            first = self.turn % len(shares)
+            shares = shares[first:] + shares[:first]
+        for share in shares:
+            partition, buffer = share.partition, share.buffer
+            if partition in self.to_revoke:
                 continue
-            while share.buffer and max_records:
-                batch = share.buffer.popleft()
+            while buffer and max_records:
+                batch = buffer.popleft()
                 if batch.count > max_records:
-                    share.buffer.appendleft(batch[max_records:])
+                    buffer.appendleft(batch[max_records:])
                     batch = batch[:max_records]
                 max_records -= batch.count
                 share.position = batch.base_offset + batch.count
-                self.taken.append((share, batch))
-                self.delivered(share.partition, batch)
+                taken.append((share, batch))
+                pieces.append((partition, batch, 0))
+                self.delivered(partition, batch)
             self.advance(share)
-        return tuple((share.partition, batch, 0) for share, batch in self.taken)
+        return tuple(pieces)
 
     def lot_done(self, lot: tuple[Piece, ...]) -> None:
         for share, batch in self.taken:
@@ -139,9 +144,10 @@ class Consumer(Reader):
     # Committing
 
     def commit_if_due(self) -> None:
-        interval_us = self.settings.auto_commit_interval_ms * 1_000
-        if self.settings.enable_auto_commit and self.now - self.committed_us >= interval_us:
-            self.committed_us = self.now
+        settings, now_us = self.settings, self.now
+        interval_us = settings.auto_commit_interval_ms * 1_000
+        if settings.enable_auto_commit and now_us - self.committed_us >= interval_us:
+            self.committed_us = now_us
             self.commit(self.shares)
 
     def commit(self, partitions: Iterable[TopicPartition]) -> list[int]:

@@ -67,9 +67,10 @@ class Generator(Producer):
         keys = load.keys.draw(count, self.numpy_random)
         sizes = load.sizes.draw(count, self.numpy_random)
         batch = Batch(self.producer_id, 0, count, keys=keys, timestamps_us=self.now, sizes=sizes)
+        limit = self.settings.batch_size
         for number, piece in self.spread(batch, keys, topic):
             partition = TopicPartition(topic.name, number)
-            for part in cut(piece, self.settings.batch_size):
+            for part in (piece,) if piece.bytes <= limit else cut(piece, limit):
                 self.enqueue(partition, part, ())
         if topic.name in self.stickies:
             old = self.stickies[topic.name]
@@ -84,7 +85,7 @@ class Generator(Producer):
                 ends = np.cumsum(counts).tolist()
                 starts = [0, *ends]
                 parts = enumerate(zip(starts, ends, strict=False))
-                return [(number, batch[a:b]) for number, (a, b) in parts if a < b]
+                return [(number, batch.part(a, b)) for number, (a, b) in parts if a < b]
         chosen = self.partitioner.choose_many(
             keys, None, count, topic.partitions,
             requested=load.partition, sticky=self.sticky(topic), random=chance,

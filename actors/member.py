@@ -93,7 +93,7 @@ class Member(Client, Generic[S]):
         """Another one in each life: a restarted process is a stranger, unless it is static."""
         return self.ref.name if self.life == 1 else f"{self.ref.name}#{self.life}"
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """As whom it owns partitions: a static member is the same in each life."""
         return self.settings.group_instance_id or self.member
@@ -160,7 +160,7 @@ class Member(Client, Generic[S]):
 
     def proceed(self) -> None:
         """Give up what is to be given up and join again, once the user is done with its records."""
-        if self.is_busy():
+        if not (self.to_revoke or self.rejoin or self.leaving) or self.is_busy():
             return
         if self.leaving is not None and self.committed_all(list(self.shares)):
             self.gone, self.leaving = self.leaving, None

@@ -137,38 +137,32 @@ class Partition(Janitor):
 
     def write(self, append: Append, asker: Ref) -> None:
         """Append a batch, and tell whoever waits for it."""
+        request, batch, acks, producer_epoch, floor = append
         log = self.log
         if self.resigned:
-            self.send(asker, NotLeader(append.request))
+            self.send(asker, NotLeader(request))
             return
-        if append.epoch != NOT_IDEMPOTENT:
-            verdict = self.book.check(append.epoch, append.floor, append.batch)
+        if producer_epoch != NOT_IDEMPOTENT:
+            verdict = self.book.check(producer_epoch, floor, batch)
             if verdict is not APPEND:
                 self.refuse(append, verdict, asker)
                 return
-        end_offset = log.end_offset + append.batch.count
+        end_offset = log.end_offset + batch.count
         if end_offset > self.asked_for - RESERVE // 2:
             self.asked_for = end_offset + RESERVE
             self.send(self.controller, Reserve(self.partition, self.epoch, self.asked_for))
         if end_offset > self.reserved:
-            self.send(asker, TooFarAhead(append.request))
+            self.send(asker, TooFarAhead(request))
             return
-        batch = log.append(append.batch, self.true_now, self.epoch)
-        if append.epoch != NOT_IDEMPOTENT:
-            self.book.appended(append.epoch, append.floor, batch)
-        self.record(
-            kinds.APPENDED,
-            topic=self.topic,
-            partition=self.number,
-            producer=batch.producer,
-            base_offset=batch.base_offset,
-            count=batch.count,
-            bytes=batch.bytes,
-            epoch=self.epoch,
-            append_time_us=batch.append_time_us,
+        batch = log.append(batch, self.true_now, self.epoch)
+        if producer_epoch != NOT_IDEMPOTENT:
+            self.book.appended(producer_epoch, floor, batch)
+        stored = (batch.base_offset, batch.count, batch.bytes, batch.append_time_us)
+        self.record_ranges(
+            kinds.APPENDED, self.partition, (stored,), epoch=self.epoch, producer=batch.producer
         )
-        if append.acks:
-            self.send(asker, Appended(append.request, batch.base_offset, batch.append_time_us))
+        if acks:
+            self.send(asker, Appended(request, batch.base_offset, batch.append_time_us))
         if self.waiting:
             self.answer_waiting()
         if self.subscriptions:
@@ -205,11 +199,12 @@ class Partition(Janitor):
         if self.resigned:
             self.reply(NotLeader(fetch.request))
             return
-        if fetch.group in self.leases:
-            self.leases[fetch.group] = (self.now, self.leases[fetch.group][1])
-        if not self.answer_fetch(fetch, self.sender):
-            over_us = self.now + fetch.max_wait_us
-            self.waiting[self.sender, fetch.request] = (fetch, over_us)
+        now_us, asker, group = self.now, self.sender, fetch.group
+        if group is not None and group in self.leases:
+            self.leases[group] = (now_us, self.leases[group][1])
+        if not self.answer_fetch(fetch, asker):
+            over_us = now_us + fetch.max_wait_us
+            self.waiting[asker, fetch.request] = (fetch, over_us)
             self.wake_at(over_us)
 
     def wake_at(self, over_us: int) -> None:
@@ -223,25 +218,26 @@ class Partition(Janitor):
 
     def answer_fetch(self, fetch: Fetch, asker: Ref, *, wait: bool = True) -> bool:
         """Answer a fetch, unless it is to wait for more."""
-        if fetch.group is not None:
-            cursor = self.cursors.get(fetch.group)
-            if cursor is None or not cursor.may_act(fetch.member, fetch.generation):
-                self.send(asker, Fenced(fetch.request, cursor.generation if cursor else -1))
+        request, offset, max_bytes, min_bytes, max_wait_us, group, member, generation = fetch
+        if group is not None:
+            cursor = self.cursors.get(group)
+            if cursor is None or not cursor.may_act(member, generation):
+                self.send(asker, Fenced(request, cursor.generation if cursor else -1))
                 return True
         log = self.log
-        if wait and fetch.max_wait_us and log.start_offset <= fetch.offset <= log.end_offset:
-            if fetch.offset == log.end_offset and fetch.min_bytes:
+        end_offset = log.end_offset
+        if wait and max_wait_us and log.start_offset <= offset <= end_offset:
+            if offset == end_offset and min_bytes:
                 return False
             # To have any at all is enough for most: how much it is need not be added up.
-            if fetch.min_bytes > 1 and log.available_bytes(fetch.offset) < fetch.min_bytes:
+            if min_bytes > 1 and log.available_bytes(offset) < min_bytes:
                 return False
         try:
-            batches = log.read(fetch.offset, max_bytes=fetch.max_bytes)
+            batches = log.read(offset, max_bytes=max_bytes)
         except OffsetOutOfRangeError:
-            answer = OutOfRange(fetch.request, log.start_offset, log.end_offset)
-            self.send(asker, answer)
+            self.send(asker, OutOfRange(request, log.start_offset, end_offset))
             return True
-        self.send(asker, Fetched(fetch.request, batches, log.end_offset))
+        self.send(asker, Fetched(request, batches, end_offset))
         return True
 
     def answer_waiting(self) -> None:
@@ -298,19 +294,10 @@ class Partition(Janitor):
         before = cursor.commit(offset)
         if commit.begins:
             before = offset
-        for base_offset, count, size, append_time_us in self.log.ranges(before, offset):
-            self.record(
-                kinds.ACKNOWLEDGED,
-                topic=self.topic,
-                partition=self.number,
-                group=commit.group,
-                member=commit.member,
-                base_offset=base_offset,
-                count=count,
-                bytes=size,
-                epoch=commit.generation,
-                append_time_us=append_time_us,
-            )
+        self.record_ranges(
+            kinds.ACKNOWLEDGED, self.partition, self.log.ranges(before, offset),
+            epoch=commit.generation, group=commit.group, member=commit.member,
+        )  # fmt: skip
         self.reply(Committed(commit.request, offset))
 
     @receives(FindOffset)

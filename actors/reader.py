@@ -8,6 +8,7 @@ to which the user is done.
 from __future__ import annotations
 
 from collections import deque
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -46,7 +47,7 @@ class Reader(Waiter[Reading]):
         """Ask a partition's leader for what comes next: to be the owner, then for records."""
         if share.request:
             return
-        leader = self.leader(share.partition)
+        leader = self.leaders.get(share.partition) or self.leader(share.partition)
         if leader is None:
             self.refresh()
         elif not share.claimed or share.leader is not leader:
@@ -60,16 +61,18 @@ class Reader(Waiter[Reading]):
         return Claim(request, self.group, self.identity, self.generation, ttl_us)
 
     def fetch_of(self, request: int, share: Reading) -> Fetch:
-        settings = self.settings
         return Fetch(
-            request,
-            share.next_fetch,
+            request, share.next_fetch, *self.fetch_terms, self.group, self.identity, self.generation
+        )
+
+    @cached_property
+    def fetch_terms(self) -> tuple[int, int, int]:
+        """How much a fetch asks for, at most and at least, and how long it waits for that."""
+        settings = self.settings
+        return (
             min(settings.max_partition_fetch_bytes, settings.fetch_max_bytes),
             settings.fetch_min_bytes,
             settings.fetch_max_wait_ms * 1_000,
-            self.group,
-            self.identity,
-            self.generation,
         )
 
     @receives(Claimed)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PATIENCE_US: Final = 3_600_000_000
 """A wait without a time-out gives up after a virtual hour: periodic timers can go on for ever."""
 
-ROOMY: Final = (50_000, 20, 20)
+ROOMY: Final = (200_000, 50, 100)
 """How often the garbage collector looks while a simulation runs. By default it would go through
 all that the run has stored again and again, a third of the time, and find next to nothing."""
 

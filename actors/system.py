@@ -235,12 +235,10 @@ class System(Fabric):
                 f"{'period' if periodic else 'delay'}_us = {delay_us!r}: "
                 f"expected {'more than zero' if periodic else 'zero or more'}"
             )
-        host = actor._host
-        true_us = host.node.true_us(delay_us)
-        timer = Timer(
-            self.agenda, actor, message, self.now_us + true_us, true_us if periodic else 0
-        )
-        self.agenda.add_timer(timer, host)
+        host, agenda = actor._host, self.agenda
+        true_us = host.node.true_us(delay_us) if host.node.drift_ppm else delay_us
+        timer = Timer(agenda, actor, message, self.now_us + true_us, true_us if periodic else 0)
+        agenda.add_timer(timer, host)
         return timer
 
     def fire(self, actor: Actor, timer: Timer) -> None:

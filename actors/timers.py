@@ -22,7 +22,7 @@ _WORTH_SWEEPING: Final = 1_000
 class Timer:
     """A message to oneself, later: once or in every period."""
 
-    __slots__ = ("_agenda", "_pending", "actor", "cancelled", "due_us", "message", "period_us")
+    __slots__ = ("_agenda", "actor", "cancelled", "due_us", "message", "pending", "period_us")
 
     def __init__(
         self, agenda: Agenda, actor: Actor, message: object, due_us: int, period_us: int
@@ -33,13 +33,13 @@ class Timer:
         self.period_us = period_us
         self.cancelled = False
         self._agenda = agenda
-        self._pending = False
+        self.pending = False
 
     def cancel(self) -> None:
         """Make sure that it does not go off, even if it is due; harmless when it has."""
         if not self.cancelled:
             self.cancelled = True
-            if self._pending:
+            if self.pending:
                 self._agenda.timer_cancelled(self)
 
 
@@ -78,14 +78,14 @@ class Agenda:
 
     def add_timer(self, timer: Timer, host: Host) -> None:
         """Arm a timer, for the first time or again."""
-        timer._pending = True
+        timer.pending = True
         if timer.period_us:
             self.background += 1
         self.add(timer.due_us, (host, timer, host.ref, 0))
 
     def timer_came_up(self, timer: Timer) -> None:
         """Note that a timer has left the agenda."""
-        timer._pending = False
+        timer.pending = False
         if timer.period_us or timer.cancelled:
             self.background -= 1
         if timer.cancelled:

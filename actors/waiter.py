@@ -127,6 +127,8 @@ class Waiter(Member[S]):
 
     def serve(self) -> None:
         """Hand out what there is, to whoever waits for it."""
+        if self.lot and self.poll is None:
+            return
         if self.rejoin == "eager" or self.leaving is not None or not self.is_ready():
             return
         if self.poll is not None:
@@ -147,25 +149,19 @@ class Waiter(Member[S]):
             return
         assert self.job is not None
         assert self.job.service is not None
-        count = sum([piece.count for _, piece, _ in self.lot])
+        count = 0
+        for _, piece, _ in self.lot:
+            count += piece.count
         took_us = self.job.service.batch_us(count, self.numpy_random)
         self.after(round(took_us * self.pace), WorkDone(self.lots))
 
     def delivered(self, partition: TopicPartition, batch: Batch, retries: int = 0) -> None:
-        self.record(
-            kinds.DELIVERED,
-            topic=partition.topic,
-            partition=partition.partition,
-            group=self.group,
-            member=self.member,
-            producer=batch.producer,
-            base_offset=batch.base_offset,
-            count=batch.count,
-            bytes=batch.bytes,
-            epoch=self.generation,
-            append_time_us=batch.append_time_us,
+        given = (batch.base_offset, batch.count, batch.bytes, batch.append_time_us)
+        self.record_ranges(
+            kinds.DELIVERED, partition, (given,), epoch=self.generation, group=self.group,
+            member=self.member, producer=batch.producer,
             detail=f"retry {retries}" if retries else None,
-        )
+        )  # fmt: skip
 
     @receives(WorkDone)
     def on_work_done(self, done: WorkDone) -> None:
@@ -197,7 +193,7 @@ class Waiter(Member[S]):
 
     def ask_leader(self, share: S, question: Callable[[int, S], object]) -> None:
         assert share.leader is not None
-        request = self.next_request()
+        request = self.requests = self.requests + 1
         share.request, share.asked_us = request, self.now
         self.questions[request] = share
         self.send(share.leader, question(request, share))

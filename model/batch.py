@@ -125,6 +125,10 @@ class Batch(_Unsealed):
         start, stop, step = part.indices(self.count)
         if step != 1:
             raise BadValueError(f"batch slice with step {step}: expected consecutive records")
+        return self.part(start, stop)
+
+    def part(self, start: int, stop: int) -> "Batch":
+        """Return the records between two places, which there are."""
         count = stop - start if stop > start else 0
         base, sizes = self.base_offset, self._columns[4]
         return _seal(

@@ -2,10 +2,13 @@
 
 A `request` is a number that the asker chose and the answer repeats: on a network that doubles
 and delays, an answer without it could belong to any question.
+
+What is sent for every batch is a named tuple: as immutable as an attrs class that is frozen, and
+made in half the time.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -19,8 +22,7 @@ NOT_IDEMPOTENT: Final = -1
 """The epoch of a producer that takes no care that nothing is stored twice."""
 
 
-@attrs.frozen
-class Append:
+class Append(NamedTuple):
     """Asks a partition's leader to append a batch."""
 
     request: int
@@ -34,8 +36,7 @@ class Append:
     again: all below is acknowledged or given up."""
 
 
-@attrs.frozen
-class Appended:
+class Appended(NamedTuple):
     """The batch is in the log."""
 
     request: int
@@ -99,8 +100,7 @@ class Claimed:
     """The first offset that no group has consumed."""
 
 
-@attrs.frozen
-class Fetch:
+class Fetch(NamedTuple):
     """Asks for records; answered when there is enough, or after a while with what there is."""
 
     request: int
@@ -114,8 +114,7 @@ class Fetch:
     generation: int = -1
 
 
-@attrs.frozen
-class Fetched:
+class Fetched(NamedTuple):
     """Records, in order, from the offset that was asked for."""
 
     request: int
@@ -132,8 +131,7 @@ class OutOfRange:
     end_offset: int
 
 
-@attrs.frozen
-class Commit:
+class Commit(NamedTuple):
     """A member says that its group is done with all records before an offset."""
 
     request: int
@@ -145,8 +143,7 @@ class Commit:
     """Whether the group only begins here: what is before was none of its business."""
 
 
-@attrs.frozen
-class Committed:
+class Committed(NamedTuple):
     """The position is kept."""
 
     request: int

@@ -160,10 +160,14 @@ class MemoryLog:
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
+        gaps, batches = self._gaps, self._batches
+        if gaps is None and max_records is None and up_to is None and batches:
+            newest = batches[-1]
+            if offset == newest.base_offset and newest.bytes <= max_bytes:
+                return (newest,)  # What a reader that keeps up asks for each time.
         end = self.end_offset
         if up_to is not None and up_to < end:
             end = up_to
-        gaps = self._gaps
         if gaps is not None:
             offset = gaps.skip(offset)
         if max_records is not None:

@@ -1,6 +1,6 @@
 """What an actor can do, on both engines."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import pytest
@@ -71,6 +71,23 @@ def test_a_message_type_that_can_change_is_refused_when_the_class_is_made() -> N
         wt.receives(Mutable)
     with pytest.raises(TypeError, match=r"@receives\(dict\)"):
         wt.receives(dict)
+    with pytest.raises(TypeError, match=r"@receives\(tuple\)"):
+        wt.receives(tuple)
+
+
+def test_a_named_tuple_is_a_message_as_any_other(system: Any) -> None:
+    class Pair(NamedTuple):
+        one: str
+        other: str
+
+    class Reader(Notebook):
+        @wt.receives(Pair)
+        def on_pair(self, pair: Pair) -> None:
+            self.notes += pair
+
+    book = system.spawn(Reader, "book")
+    book.tell(Pair("a", "b"))
+    assert notes(book) == ["a", "b"]
 
 
 def test_two_handlers_of_one_type_are_refused_by_name() -> None:
