@@ -1,7 +1,10 @@
 """Analytics on Spark: event log in, DataFrames out. Only importing this room loads PySpark."""
 
 from .events import load
+from .lag import lag
+from .latency import latency
 from .measures import happenings
 from .session import JavaMissingError, session
+from .throughput import throughput
 
-__all__ = ["JavaMissingError", "happenings", "load", "session"]
+__all__ = ["JavaMissingError", "happenings", "lag", "latency", "load", "session", "throughput"]

@@ -1,0 +1,241 @@
+"""How far behind readers are, in records and in time, at the end of each window.
+
+Three steps. What happened is aggregated by window, reader and partition (`lag_parts`): all that is
+large is done then. Beside it stand the few events that begin and end the lives of readers
+(lives.py). From these two the lag is worked out (`lag_of`): running sums, maxima and minima over
+windows, and at last a row for every window, also for those in which nothing happened.
+
+An oldest record that is owed for some time was either done later: a range that is done carries its
+append time, so that the least append time of what is done after a window is the oldest then. Or it
+was never done: then the records appended and done within some window of append times differ in
+number. Only which batch of this window it is must be looked up among the events.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from ..model import kinds
+from ..model.durations import Duration
+from .lives import READER, lives_of, marks_of, numbered, reader_name
+from .windows import start_us, width_us
+
+DONE: Final = (kinds.ACKNOWLEDGED, kinds.DEAD_LETTERED, kinds.ARCHIVED, kinds.LOST)
+LIFE: Final = (*READER, "life")
+
+
+def lag(events: DataFrame, window: Duration = 1, broadcast: Collection[str] = ()) -> DataFrame:
+    """Say how far behind each reader is in each partition at the end of each window.
+
+    Columns: time_us (when the window ends), group, reader (the group's name, or that of the
+    subscriber in a `broadcast`), topic, partition, records, age_us; in this order.
+
+    records = how many records were appended before time_us, from where the reader began on, and
+    not done before time_us. A group that commits positions is done with all before its position;
+    one that acknowledges, with what was acknowledged, dead-lettered, archived, or lost to it.
+    age_us = time_us minus the append time of the oldest of them; 0 if there is none.
+
+    There is a row for every window from that in which a reader gets its position to that of the
+    last event, unless its position is forgotten or the topic deleted. It is exact, with the limits
+    that model/arrears.py names for compacted topics.
+
+    It reads the events when it is called: what they come to is kept, for it is used many times.
+    """
+    lives = kept(lives_of(marks_of(events, broadcast)))
+    parts = lag_parts(events, lives, window, broadcast).localCheckpoint()
+    return lag_of(parts, lives, events, window, broadcast)
+
+
+def lag_parts(
+    events: DataFrame, lives: DataFrame, window: Duration = 1, broadcast: Collection[str] = ()
+) -> DataFrame:
+    """Sum up what was appended and done; `lives` are those of the log at least up to here.
+
+    Columns: window_us (when it begins), since_us (when that begins in which the records were
+    appended), group, reader (both empty for what was appended), topic, partition, life (of
+    appended records: the era), records, first, end (offsets), append_us (the least append time),
+    commits (whether positions are committed). A row without a topic says how far the log goes.
+
+    Rows of parts of a log merge: of equal keys (up to life) records is the sum, first and
+    append_us the least, end and commits the greatest.
+    """
+    width = width_us(window)
+    moves = _moves(events, lives, width, broadcast)
+    parts = moves.groupBy("window_us", "since_us", *LIFE).agg(
+        F.sum("records").alias("records"),
+        F.min("first").alias("first"),
+        F.max("end").alias("end"),
+        F.min("append_us").alias("append_us"),
+        F.max("commits").alias("commits"),
+    )
+    last = events.agg(start_us(width, F.max("time_us")).alias("window_us"))
+    return parts.unionByName(last, allowMissingColumns=True)
+
+
+def lag_of(
+    parts: DataFrame,
+    lives: DataFrame,
+    events: DataFrame,
+    window: Duration = 1,
+    broadcast: Collection[str] = (),
+) -> DataFrame:
+    """Work out the lag from merged parts and all lives.
+
+    In `events` only batches of a few windows are looked up: those with the oldest record that a
+    reader has not done with by the end of its life.
+    """
+    width = width_us(window)
+    last_us = parts.agg(F.max("window_us")).first()
+    states = _states(parts, lives.where("from_us is not null"), width).localCheckpoint()
+    never = kept(_never_done(_asked(states), _moves(events, lives, width, broadcast)))
+    known = states.join(F.broadcast(never), list(LIFE), "left")
+    return _spread(known, width, last_us[0] if last_us else None)
+
+
+def kept(small: DataFrame) -> DataFrame:
+    """Work a small table out once, for it is used many times."""
+    return small.sparkSession.createDataFrame(small.toArrow())
+
+
+def _moves(
+    events: DataFrame, lives: DataFrame, width: int, broadcast: Collection[str]
+) -> DataFrame:
+    """Lay out what was appended and done, with the life of its reader that each belongs to."""
+    kind, group = F.col("kind"), F.col("group")
+    append_us = F.coalesce("append_time_us", "time_us")
+    of_readers = (kind == kinds.APPENDED) | group.isNotNull()
+    moves = events.where(kind.isin(kinds.APPENDED, *DONE) & of_readers).select(
+        start_us(width).alias("window_us"),
+        start_us(width, append_us).alias("since_us"),
+        F.coalesce(group, F.lit("")).alias("group"),
+        reader_name(broadcast).alias("reader"),
+        "topic",
+        "partition",
+        "sequence",
+        F.col("count").alias("records"),
+        F.col("base_offset").alias("first"),
+        (F.col("base_offset") + F.col("count")).alias("end"),
+        append_us.alias("append_us"),
+        ((kind == kinds.ACKNOWLEDGED) & F.col("epoch").isNotNull()).alias("commits"),
+    )
+    return numbered(moves, lives)
+
+
+def _states(parts: DataFrame, lives: DataFrame, width: int) -> DataFrame:
+    """How far each life was at the end of each window in which something happened.
+
+    Adds to the columns of a life and window_us: first and end, the offsets appended in this window
+    alone; settled, how many of these records are done, ever; at the end of the window head, where
+    the log ends, done, how many records are, reach, the position, and oldest_us, the append time
+    of the oldest record that is done later; for the whole life base, the offset with which it
+    begins, commits, and final, its last position.
+    """
+    lives = lives.select(
+        *LIFE, "era", "floor",
+        start_us(width, "from_us").alias("begin_us"), start_us(width, "until_us").alias("stop_us"),
+    )  # fmt: skip
+    appended = F.col("group") == ""
+    log = parts.where(appended).select(
+        "topic", "partition", F.col("life").alias("era"), "window_us", "first", "end"
+    )
+    done = parts.where(~appended)
+    now = done.selectExpr(
+        *LIFE, "window_us", "records as done", "end as reach", "append_us", "commits"
+    )
+    since = done.selectExpr(*LIFE, "since_us as window_us", "records as settled")
+    rows = lives.withColumn("window_us", F.col("begin_us"))
+    for more, keys in ((log, ["topic", "partition", "era"]), (now, LIFE), (since, LIFE)):
+        rows = rows.unionByName(more.join(F.broadcast(lives), list(keys)), allowMissingColumns=True)
+    states = rows.groupBy(*LIFE, "era", "floor", "begin_us", "stop_us", "window_us").agg(
+        F.min("first").alias("first"),
+        F.max("end").alias("end"),
+        F.coalesce(F.sum("settled"), F.lit(0)).alias("settled"),
+        F.sum("done").alias("done"),
+        F.max("reach").alias("reach"),
+        F.min("append_us").alias("oldest_us"),
+        F.max("commits").alias("commits"),
+    )
+    life = Window.partitionBy(*LIFE)
+    so_far = life.orderBy("window_us").rowsBetween(Window.unboundedPreceding, 0)
+    # A frame that follows a row is slow in Spark, one that precedes it in the other order is not.
+    later = life.orderBy(F.desc("window_us")).rowsBetween(Window.unboundedPreceding, -1)
+    base = F.greatest("floor", F.min("first").over(life))
+    return states.select(
+        *LIFE, "era", "begin_us", "stop_us", "window_us", "first", "end", "settled",
+        base.alias("base"),
+        F.coalesce(F.max("commits").over(life), F.lit(False)).alias("commits"),
+        F.greatest(F.max("reach").over(life), base).alias("final"),
+        F.max("end").over(so_far).alias("head"),
+        F.coalesce(F.sum("done").over(so_far), F.lit(0)).alias("done"),
+        F.greatest(F.max("reach").over(so_far), base).alias("reach"),
+        F.min("oldest_us").over(later).alias("oldest_us"),
+        F.lead("window_us").over(life.orderBy("window_us")).alias("next_us"),
+    )  # fmt: skip
+
+
+def _asked(states: DataFrame) -> DataFrame:
+    """Find the window in which the oldest record was appended that each life is not done with.
+
+    Columns: those of a life, era, since_us (that window), from (the offset with which to begin to
+    look), commits. A group that commits is done with all before its last position.
+    """
+    position = F.when(F.col("commits"), F.col("final")).otherwise(F.col("base"))
+    owed = F.greatest(F.col("end") - F.greatest("first", position), F.lit(0))
+    settled = F.when(F.col("commits"), 0).otherwise(F.col("settled"))
+    left = F.when(owed > settled, F.col("window_us"))
+    return (
+        states.groupBy(*LIFE, "era", "commits", position.alias("from"))
+        .agg(F.min(left).alias("since_us"))
+        .where("since_us is not null")
+    )
+
+
+def _never_done(asked: DataFrame, moves: DataFrame) -> DataFrame:
+    """Look up when the oldest record was appended that a life is not done with: never_us."""
+    moves = moves.select(
+        *(F.col(name).alias(f"its_{name}") for name in LIFE), "since_us", "records", "first", "end",
+        "append_us",
+    )  # fmt: skip
+    appended = F.col("its_group") == ""
+    same = [F.col(f"its_{name}") == F.col(name) for name in ("topic", "partition")]
+    mine = [F.col(f"its_{name}") == F.col(name) for name in ("group", "reader", "life")]
+    of_log = appended & (F.col("its_life") == F.col("era"))
+    of_reader = ~F.col("commits") & mine[0] & mine[1] & mine[2]
+    found = moves.join(F.broadcast(asked), "since_us").where(
+        same[0] & same[1] & (of_log | of_reader)
+    )
+    owed = F.greatest(F.col("end") - F.greatest("first", "from"), F.lit(0))
+    return (
+        found.groupBy(*LIFE, "append_us")
+        .agg(F.sum(F.when(appended, owed).otherwise(-F.col("records"))).alias("left"))
+        .where("left > 0")
+        .groupBy(*LIFE)
+        .agg(F.min("append_us").alias("never_us"))
+    )
+
+
+def _spread(known: DataFrame, width: int, last_us: int | None) -> DataFrame:
+    """Give each window its row: in one without a state of its own the last one holds."""
+    end_us = F.coalesce("stop_us", F.lit(last_us) + width)
+    until_us = F.least("next_us", end_us)
+    done = F.when(F.col("commits"), F.col("reach")).otherwise(F.col("base") + F.col("done"))
+    records = F.coalesce(F.greatest(F.col("head") - done, F.lit(0)), F.lit(0))
+    age_us = F.col("time_us") - F.least("oldest_us", "never_us")
+    return (
+        known.where((F.col("window_us") >= F.col("begin_us")) & (F.col("window_us") < until_us))
+        .withColumn("records", records)
+        .withColumn(
+            "time_us", F.explode(F.sequence(F.col("window_us") + width, until_us, F.lit(width)))
+        )
+        .select(
+            "time_us",
+            "group",
+            F.when(F.col("reader") == "", F.col("group")).otherwise(F.col("reader")).alias("reader"),
+            "topic",
+            "partition",
+            "records",
+            F.when(F.col("records") > 0, age_us).otherwise(0).alias("age_us"),
+        )
+    )
