@@ -160,19 +160,20 @@ class Consumer(Reader):
             requests.append(self.tell_position(share))
         return requests
 
-    def tell_position(self, share: Reading, *, begins: bool = False) -> int:
+    def tell_position(self, share: Reading) -> int:
         assert share.leader is not None
         request = self.next_request()
         self.commits[request] = (share, share.done, self.now)
         share.committed = share.done
         self.send(
             share.leader,
-            Commit(request, self.group, self.identity, self.generation, share.done, begins),
+            Commit(request, self.group, self.identity, self.generation, share.done, share.begun),
         )
         return request
 
     def begin(self, share: Reading) -> None:
-        self.tell_position(share, begins=True)
+        share.begun = share.position
+        self.tell_position(share)
 
     def committed_all(self, partitions: list[TopicPartition]) -> bool:
         if self.settings.enable_auto_commit or self.runs:
@@ -190,6 +191,8 @@ class Consumer(Reader):
         if commit is None:
             return
         share, offset, _ = commit
+        if outcome == "committed":
+            share.begun = None
         if outcome == "lost" and not (self.rejoin or self.to_revoke):
             share.committed = -1  # so that the next commit says it again
         for caller in list(self.callers):

@@ -213,7 +213,7 @@ class Dispatcher(Attendance):
 
     def end_of(self, sub: Subscription, start: int, end: int, kind: str, reason: str) -> None:
         for run in sub.cursor.drop(start, end):
-            self.note_all(sub, kind, None, run, reason)
+            self.note_all(sub, kind, sub.subscriber, run, reason)
 
     # Looking
 

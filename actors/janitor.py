@@ -21,7 +21,7 @@ from .actor import receives
 from .dispatcher import ALL, Dispatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..model.batch import Batch
     from ..model.cursor import Cursor
@@ -135,17 +135,22 @@ class Janitor(Dispatcher):
         else:  # it has no window, or has not come so far: it will find a gap
             start = max(start, cursor.committed or 0)
             missed = [(start, end)] if start < end else []
-        name = group if sub is None else sub.terms.group
-        for first, last in missed:
+        for lost in parts_of(batches, missed):
             self.note_here(
-                kinds.LOST, group=name,
-                base_offset=first, count=sum(overlap(batch, first, last) for batch in batches),
-                epoch=self.epoch,
+                kinds.LOST,
+                group=group if sub is None else sub.terms.group,
+                member=None if sub is None else sub.subscriber,
+                base_offset=lost.base_offset, count=lost.count, bytes=lost.bytes,
+                epoch=self.epoch, append_time_us=lost.append_time_us,
                 detail=f"removed before the group had it ({self.config.cleanup})",
             )  # fmt: skip
 
 
-def overlap(batch: Batch, start: int, end: int) -> int:
-    """How many records of a batch are in a range."""
-    first, last = batch.base_offset, batch.base_offset + batch.count
-    return max(0, min(last, end) - max(first, start))
+def parts_of(batches: Sequence[Batch], spans: Sequence[Span]) -> Iterator[Batch]:
+    """Cut out what batches have in some ranges; both are in order."""
+    for first, last in spans:
+        for batch in batches:
+            start = max(first - batch.base_offset, 0)
+            end = min(last - batch.base_offset, batch.count)
+            if start < end:
+                yield batch[start:end]

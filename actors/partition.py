@@ -292,8 +292,8 @@ class Partition(Janitor):
         self.leases[commit.group] = (self.now, self.leases[commit.group][1])
         offset = min(commit.offset, self.log.end_offset)
         before = cursor.commit(offset)
-        if commit.begins:
-            before = offset
+        if commit.begun is not None:
+            before = max(before, commit.begun)
         self.record_ranges(
             kinds.ACKNOWLEDGED, self.partition, self.log.ranges(before, offset),
             epoch=commit.generation, group=commit.group, member=commit.member,
@@ -376,7 +376,8 @@ class Partition(Janitor):
     def killed(self) -> None:
         """Record what dies with an unreplicated log in memory."""
         log = self.log
-        if not self.resigned and log.end_offset > log.start_offset:
+        # With an empty log the positions of groups are lost: they begin anew, above a gap.
+        if not self.resigned and (log.end_offset > log.start_offset or self.cursors):
             self.note_here(
                 kinds.LOST,
                 base_offset=log.start_offset,

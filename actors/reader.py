@@ -34,6 +34,8 @@ class Reading(Share):
     position: int = 0
     """The next offset to hand out."""
     committed: int = -1
+    begun: int | None = None
+    """Where the group began here or was set to, until the partition is known to know it."""
     buffer: deque[Batch] = attrs.Factory(deque)
 
 
@@ -129,6 +131,8 @@ class Reader(Waiter[Reading]):
         if share is not None:
             start, end = out.start_offset, out.end_offset
             self.move_to(share, self.reset_to(share.partition, start, end, unconsumed=start))
+            if share.position > start:
+                self.begin(share)
             self.advance(share)
 
     def move_to(self, share: Reading, offset: int) -> None:

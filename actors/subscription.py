@@ -140,6 +140,11 @@ class Subscription:
         self.timer: Timer | None = None
         self.timer_us = 0
 
+    @property
+    def subscriber(self) -> str | None:
+        """Whose it is in a broadcast: there it is not the group's."""
+        return self.name.partition("/")[2] if self.terms.delivery == "broadcast" else None
+
     def take_back_lost(self, name: str, received: int) -> None:
         """Free what a member was given in an answer that has not reached it."""
         request, spans = self.given.get(name, (0, ()))

@@ -139,8 +139,9 @@ class Commit(NamedTuple):
     member: str
     generation: int
     offset: int
-    begins: bool = False
-    """Whether the group only begins here: what is before was none of its business."""
+    begun: int | None = None
+    """Where the group began or was set to, if the partition may not know: what is before was none
+    of its business."""
 
 
 class Committed(NamedTuple):

@@ -22,7 +22,15 @@ def offsets(cluster: wt.Cluster) -> list[int]:
 
 
 def lost(cluster: wt.Cluster) -> list[tuple[Any, ...]]:
-    return [(event.group, event.base_offset, event.count) for event in cluster.events.of("lost")]
+    found: list[tuple[Any, ...]] = []
+    for event in cluster.events.of("lost"):
+        assert event.append_time_us is not None or event.group is None
+        group, first, count = found[-1] if found else (None, 0, 0)
+        if event.group == group and event.base_offset == first + count:
+            found[-1] = (group, first, count + event.count)
+        else:
+            found.append((event.group, event.base_offset, event.count))
+    return found
 
 
 def group_of(cluster: wt.Cluster, kind: str, name: str = "readers", **settings: Any) -> Any:
