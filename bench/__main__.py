@@ -5,6 +5,7 @@ import platform
 import sys
 from pathlib import Path
 
+import analytics
 import assignors
 import attrs
 import delivery
@@ -36,7 +37,7 @@ def main() -> None:
     figures = []
     head = f"{'what':40} {'ours':>12} {'peer':28} {'peer':>12} {'ratio':>6}  target"
     print(head, "-" * len(head), sep="\n")
-    for module in (engines, eventlog, assignors, streaming, delivery):
+    for module in (engines, eventlog, assignors, streaming, delivery, analytics):
         for figure in module.run():
             figures.append(figure)
             print(

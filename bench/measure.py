@@ -52,9 +52,9 @@ def best(jobs: Mapping[str, Callable[[], float]], rounds: int = ROUNDS) -> dict[
     return rates
 
 
-def best_rates(jobs: Mapping[str, Callable[[], int]]) -> dict[str, float]:
+def best_rates(jobs: Mapping[str, Callable[[], int]], rounds: int = ROUNDS) -> dict[str, float]:
     """Do the same for jobs that give back how much they did, from beginning to end."""
-    return best({name: partial(_rate, job) for name, job in jobs.items()})
+    return best({name: partial(_rate, job) for name, job in jobs.items()}, rounds)
 
 
 def _rate(job: Callable[[], int]) -> float:
