@@ -314,11 +314,12 @@ def polars_lag(events: pl.LazyFrame) -> pl.LazyFrame:
 
 def same(one: pa.Table, other: pa.Table) -> bool:
     """Whether two tables have the same rows, up to the last bits of a fraction."""
+    other = other.select(one.column_names).cast(one.schema)
     keys = [name for name in one.column_names if not name.endswith(("mean_us", "p50_us"))]
     order = [(name, "ascending") for name in keys]
     for left, right in zip(
         one.sort_by(order).columns,
-        other.select(one.column_names).sort_by(order).columns,
+        other.sort_by(order).columns,
         strict=True,
     ):
         a, b = left.to_pylist(), right.to_pylist()
@@ -337,7 +338,6 @@ def jobs(directory: Path, rows: int) -> Iterator[tuple[str, dict[str, Callable[[
     duck = duckdb.connect(config={"threads": 2})
     duck.execute(f"create view events as select * from read_parquet('{parquet}')")
     lazy = pl.scan_parquet(parquet)
-    lazy = lazy.with_columns(pl.col(pl.Categorical).cast(pl.String))
     asked: dict[str, tuple[Callable[[Any], Any], str, Callable[[Any], Any]]] = {
         "throughput": (analytics.throughput, THROUGHPUT, polars_throughput),
         "lag": (analytics.lag, LAG, polars_lag),

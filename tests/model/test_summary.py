@@ -2,18 +2,16 @@
 
 import json
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import attrs
-import delivery
 import figures
 import numpy as np
 import pyarrow as pa
 import pytest
-import storm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runs import run
 
 import wavetank as wt
 from wavetank.model.arrears import Reader
@@ -468,59 +466,12 @@ def test_whole_seconds_minutes_and_hours_can_be_left_out(
 # Whole runs against the plain way
 
 
-def several_groups(seed: int) -> wt.Cluster:
-    """Groups that begin at different times and places, consumers and a broker that crash."""
-    cluster = wt.Cluster.simulated(seed, brokers=2, network=wt.uniform("100us", "3ms"))
-    cluster.create_topic("orders", partitions=3)
-    cluster.create_topic("bills", retention="3s", keep_owed=False)
-    options = {**storm.QUICK, "enable_auto_commit": bool(seed % 2)}
-    service = wt.ExponentialService("2ms", "2ms")
-    for topic, rate in (("orders", 100), ("bills", 60)):
-        cluster.producer(f"to-{topic}", load=wt.Load(topic, wt.Poisson(rate)))
-    cluster.group("early", ["orders", "bills"], **options).consumer("early-0", service=service)
-    slow = cluster.group("slow", ["bills"], **options)
-    slow.consumer("slow-0", service=wt.ExponentialService("30ms"))
-    cluster.run(for_="4s")
-    late = cluster.group("late", ["orders"], start="latest", **options)
-    consumers = [late.consumer(f"late-{n}", service=service) for n in range(2)]
-    crew = cluster.group(
-        "crew", ["orders"], delivery="shared", start="unconsumed", **delivery.QUICK
-    )
-    crew.consumer("crew-0", service=wt.ExponentialService("12ms"))
-    cluster.run(for_="3s")
-    cluster.system.crash("late-0")
-    cluster.run(for_="2s")
-    cluster.system.crash("broker-1")
-    cluster.run(for_="4s")
-    cluster.system.restart("broker-1")
-    cluster.system.restart("late-0")
-    cluster.run(for_="9s")
-    consumers[1].close()
-    cluster.run(for_="5500ms")
-    return cluster
-
-
 RUNS = (
     [("storm", seed) for seed in range(4)]
     + [(kind, seed) for kind in ("exclusive", "shared", "key_shared") for seed in range(2)]
     + [("broadcast", seed) for seed in (1, 3)]
     + [("several", seed) for seed in range(3)]
 )
-
-
-@cache
-def run(kind: str, seed: int) -> tuple[pa.Table, list[Event], int]:
-    """The events of a run, and when it ended."""
-    if kind == "storm":
-        cluster = storm.Storm(seed, rough=True, steps=8).run()
-    elif kind == "several":
-        cluster = several_groups(seed)
-    else:
-        cluster = delivery.Delivering(seed, kind).run()
-    now_us = cluster.system.now_us
-    with cluster:
-        pass
-    return cluster.events.table(), list(cluster.events), now_us
 
 
 def counted(kind: str, seed: int, sizes: Iterable[int] = ()) -> Summary:
