@@ -232,7 +232,9 @@ def _spread(known: DataFrame, width: int, last_us: int | None) -> DataFrame:
         .select(
             "time_us",
             "group",
-            F.when(F.col("reader") == "", F.col("group")).otherwise(F.col("reader")).alias("reader"),
+            F.when(F.col("reader") == "", F.col("group"))
+            .otherwise(F.col("reader"))
+            .alias("reader"),
             "topic",
             "partition",
             "records",

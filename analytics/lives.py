@@ -68,7 +68,9 @@ def lives_of(marks: DataFrame) -> DataFrame:
     none does), floor (the offset with which it begins; null: that of the first record of its era).
     """
     join = F.when(F.col("kind").isin(*_JOINS), F.struct("sequence", "offset"))
-    first = F.min(F.struct("sequence", "time_us", "begins", F.col("kind").isin(*_ERAS).alias("era")))
+    first = F.min(
+        F.struct("sequence", "time_us", "begins", F.col("kind").isin(*_ERAS).alias("era"))
+    )
     return (
         _followed(marks)
         .groupBy(*READER, "life", "era")

@@ -5,7 +5,6 @@ import platform
 import sys
 from pathlib import Path
 
-import analytics
 import assignors
 import attrs
 import delivery
@@ -14,6 +13,7 @@ import eventlog
 import measure
 import streaming
 
+import analytics
 import wavetank
 
 RESULTS = Path(__file__).with_name("results.json")

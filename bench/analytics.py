@@ -233,7 +233,9 @@ def polars_latency(events: pl.LazyFrame) -> pl.LazyFrame:
         (pl.col("sum_us").sum() / pl.col("records").sum()).alias("mean_us"),
         *(
             pl.min_horizontal(
-                pl.col("middle_us").filter(pl.col("reached") >= (pl.col("total") * share).ceil()).min(),
+                pl.col("middle_us")
+                .filter(pl.col("reached") >= (pl.col("total") * share).ceil())
+                .min(),
                 pl.col("max_us").max(),
             ).alias(name)
             for name, share in shares.items()
@@ -324,7 +326,8 @@ def same(one: pa.Table, other: pa.Table) -> bool:
     ):
         a, b = left.to_pylist(), right.to_pylist()
         if len(a) != len(b) or not all(
-            x == y or (isinstance(x, float) and math.isclose(x, y)) for x, y in zip(a, b, strict=True)
+            x == y or (isinstance(x, float) and math.isclose(x, y))
+            for x, y in zip(a, b, strict=True)
         ):
             return False
     return True

@@ -1,4 +1,4 @@
-"""How far behind readers are: tiny logs with known answers, and random runs against the counters."""
+"""How far behind readers are: tiny logs with known answers, random runs against the counters."""
 
 from collections import defaultdict
 from typing import Any
@@ -86,7 +86,8 @@ LOGS: dict[str, tuple[list[wt.Event], list[tuple[int, int, int]]]] = {
         [(1, 10, S - 1), (3, 3, S)],
     ),
     "a compacted gap holds no commit up": (
-        [reset(0, 0), assigned(0), appended(1, 0, 10), committed(2, 0, 3, 1), committed(2, 7, 3, 1)],
+        [reset(0, 0), assigned(0), appended(1, 0, 10), committed(2, 0, 3, 1),
+         committed(2, 7, 3, 1)],
         [(1, 0, 0)],
     ),
 }  # fmt: skip
@@ -95,7 +96,15 @@ LOGS: dict[str, tuple[list[wt.Event], list[tuple[int, int, int]]]] = {
 def test_tiny_logs_have_the_lag_that_one_can_see(spark: Any) -> None:
     logs = [renamed(table_of(events), name) for name, (events, _) in LOGS.items()]
     found = analytics.lag(frame(spark, *logs))
-    assert found.columns == ["time_us", "group", "reader", "topic", "partition", "records", "age_us"]
+    assert found.columns == [
+        "time_us",
+        "group",
+        "reader",
+        "topic",
+        "partition",
+        "records",
+        "age_us",
+    ]
     rows = defaultdict(list)
     for row in sorted(found.collect()):
         assert row.reader == row.group

@@ -4,9 +4,9 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+import storm
 from logs import about, appended, committed, event, frame, table_of
 
-import storm
 from wavetank import analytics
 from wavetank.analytics.windows import BY
 from wavetank.model.errors import BadValueError, UnknownNameError
