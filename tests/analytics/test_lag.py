@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from logs import about, acked, appended, assigned, committed, event, frame, renamed, reset, table_of
+from tiny import about, acked, appended, assigned, committed, event, frame, renamed, reset, table_of
 from runs import RUNS, broadcasts, counted, run
 
 import wavetank as wt

@@ -5,7 +5,7 @@ from typing import Any
 
 import figures
 import pytest
-from logs import about, appended, committed, frame, renamed, table_of
+from tiny import about, appended, committed, frame, renamed, table_of
 from runs import RUNS, counted, run
 
 from wavetank import analytics

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import storm
-from logs import about, appended, committed, event, frame, table_of
+from tiny import about, appended, committed, event, frame, table_of
 
 from wavetank import analytics
 from wavetank.analytics.windows import BY
