@@ -17,8 +17,10 @@ import attrs
 from ..model import kinds
 from ..model.group import Group, GroupMember
 from ..model.membership import (
+    NOT_POLLING,
     Assign,
     Assigned,
+    Cause,
     DescribeGroup,
     GroupView,
     Heartbeat,
@@ -114,7 +116,7 @@ class Coordinator(Actor):
             self.after(join.session_timeout_ms * MS_US, SessionCheck(join.member))
             self.note(kinds.MEMBER_JOINED, join.member)
         group.put(join)
-        self.rebalance(f"{join.member} {'joins' if known is None else 'joins again'}")
+        self.rebalance(_cause_of(join, known), join.member)
 
     def replace_static(self, old: GroupMember, join: Join) -> None:
         """Let a static member that has restarted take its own place, without a rebalance."""
@@ -128,9 +130,9 @@ class Coordinator(Actor):
             self.tell_share(member)
         else:
             member.joining = True
-            self.rebalance(f"{join.member} joins in place of {old.id}")
+            self.rebalance("member replaced", f"{join.member} in place of {old.id}")
 
-    def rebalance(self, cause: str) -> None:
+    def rebalance(self, cause: Cause, who: str) -> None:
         """Begin a rebalance, or go on with the one that is under way."""
         group = self.group
         if group.state == "PreparingRebalance":
@@ -143,7 +145,7 @@ class Coordinator(Actor):
         group.go("PreparingRebalance")
         self.round += 1
         self.began_us = self.now
-        self.note(kinds.REBALANCE_STARTED, None, cause)
+        self.note(kinds.REBALANCE_STARTED, None, f"{cause}: {who}")
         if was_empty and self.config.initial_delay_ms:
             self.wait_for_more()
         elif group.members:
@@ -270,13 +272,16 @@ class Coordinator(Actor):
             self.after(left_us, check)
         else:
             self.remove(member.id, "was silent for its session timeout")
-            self.rebalance(f"{member.id} fell silent")
+            self.rebalance("member silent", member.id)
 
     @receives(Leave)
     def on_leave(self, leave: Leave) -> None:
         if leave.member in self.group.members:
             self.remove(leave.member, leave.reason)
-            self.rebalance(f"{leave.member} {leave.reason}")
+            stuck = leave.reason == NOT_POLLING
+            self.rebalance(
+                "member stuck" if stuck else "member left", f"{leave.member} {leave.reason}"
+            )
         self.reply(Left(leave.member))
 
     def remove(self, member: str, reason: str) -> None:
@@ -292,7 +297,7 @@ class Coordinator(Actor):
         self.assignor = resolve(change.assignor)
         self.config = attrs.evolve(self.config, assignor=change.assignor)
         if self.group.members:
-            self.rebalance(f"assignor becomes {self.assignor.name}")
+            self.rebalance("assignor changed", self.assignor.name)
         self.reply(Done(self.metadata))
 
     @receives(Refresh)
@@ -310,7 +315,7 @@ class Coordinator(Actor):
             if before.partitions(topic) != self.metadata.partitions(topic)
         ]
         if changed:
-            self.rebalance(f"partitions of {', '.join(changed)} changed")
+            self.rebalance("partitions changed", ", ".join(changed))
 
     @receives(DescribeGroup)
     def on_describe(self, describe: DescribeGroup) -> None:
@@ -335,3 +340,9 @@ class Coordinator(Actor):
             detail=detail,
             **fields,
         )
+
+
+def _cause_of(join: Join, known: GroupMember | None) -> Cause:
+    if known is None:
+        return "member joined"
+    return "member rejoined" if known.join.topics == join.topics else "subscription changed"

@@ -14,6 +14,7 @@ import attrs
 
 from ..model import kinds
 from ..model.exchange import Poll, Polled, PollFailed, SetPace, SetPaused
+from ..model.membership import NOT_POLLING
 from .actor import receives
 from .member import Member, S
 from .worker import Work, WorkDone, Worker, WorkFailed
@@ -265,7 +266,7 @@ class Waiter(Member[S]):
         if self.joined and not idle and waited_us > self.settings.max_poll_interval_ms * 1_000:
             self.stuck = True
             self.record(kinds.STUCK, group=self.group, member=self.member, epoch=self.generation)
-            self.leave("did not poll within max_poll_interval_ms")
+            self.leave(NOT_POLLING)
 
     # What the two kinds do
 

@@ -4,7 +4,20 @@ from .events import load
 from .lag import lag
 from .latency import latency
 from .measures import happenings
+from .ownership import outages, ownership
+from .rebalances import rebalances
 from .session import JavaMissingError, session
 from .throughput import throughput
 
-__all__ = ["JavaMissingError", "happenings", "lag", "latency", "load", "session", "throughput"]
+__all__ = [
+    "JavaMissingError",
+    "happenings",
+    "lag",
+    "latency",
+    "load",
+    "outages",
+    "ownership",
+    "rebalances",
+    "session",
+    "throughput",
+]

@@ -5,13 +5,22 @@ tell it when to join again. Everything carries the generation it belongs to.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from .topics import TopicPartition
 
 Protocol: TypeAlias = Literal["eager", "cooperative"]
+
+Cause: TypeAlias = Literal[
+    "member joined", "member rejoined", "member replaced", "subscription changed", "member left",
+    "member silent", "member stuck", "assignor changed", "partitions changed",
+]  # fmt: skip
+"""What sets off a rebalance. The event says it first in its detail, then who or what it was."""
+
+NOT_POLLING: Final = "did not poll within max_poll_interval_ms"
+"""Why a member leaves whose user is away for too long."""
 
 
 @attrs.frozen

@@ -1,11 +1,12 @@
 """Members that are slow, silent, stuck or static, and the timers that deal with them."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import wavetank as wt
+from wavetank.model.membership import Cause
 
 TP = wt.TopicPartition
 
@@ -236,3 +237,46 @@ def test_a_cooperative_assignor_that_fails_still_takes_nothing_away_from_its_own
     cluster.run(for_=20)
     assert {n: len(share) for n, share in group.assignment().items()} == {"a": 2, "b": 2}
     assert len(cluster.events.of("revoked")) == 2, "only what moves is given up"
+
+
+def test_each_rebalance_says_what_set_it_off_in_words_of_its_own(cluster: wt.Cluster) -> None:
+    service = wt.ConstantService("1ms")
+    cluster.create_topic("bills")
+    group = cluster.group(
+        "g", ["orders"], assignor="cooperative-sticky", session_timeout_ms=6_000,
+        max_poll_interval_ms=20_000, enable_auto_commit=False,
+    )  # fmt: skip
+    group.consumer("a", service=service)
+    cluster.run(for_=5)
+    group.consumer("b", service=service)
+    cluster.run(for_=15)
+    cluster.system.crash("b")
+    cluster.run(for_=15)
+    group.set_assignor("range")
+    cluster.run(for_=15)
+    cluster.add_partitions("orders", 6)
+    cluster.run(for_=15)
+    other = group.consumer("c", service=service)
+    cluster.run(for_=15)
+    other.subscribe(["bills", "orders"])
+    cluster.run(for_=15)
+    slow = group.consumer("slow", max_poll_records=1)
+    cluster.run(for_=15)
+    fill(cluster, 400)
+    assert slow.poll(timeout=15)
+    cluster.run(for_=40)
+    slow.close()
+    started = [event.detail or "" for event in cluster.events.of("rebalance_started")]
+    assert [each for each in dict.fromkeys(started) if "rejoined" not in each] == [
+        "member joined: a",
+        "member joined: b",
+        "member silent: b",
+        "assignor changed: range",
+        "partitions changed: orders",
+        "member joined: c",
+        "subscription changed: c",
+        "member joined: slow",
+        "member stuck: slow did not poll within max_poll_interval_ms",
+    ]
+    assert any(each.startswith("member rejoined: ") for each in started)
+    assert {each.split(": ")[0] for each in started} <= set(get_args(Cause))
