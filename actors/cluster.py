@@ -76,6 +76,7 @@ class Cluster:
         scenario: object = None,
         listener: Listener | None = None,
         keep: bool = True,
+        observe: Duration | None = None,
         payload_dir: str | Path | None = None,
         **settings: Any,
     ) -> None:
@@ -83,15 +84,17 @@ class Cluster:
 
         `network` judges what crosses nodes; `out` is a directory for the event log, which else
         stays in memory; `scenario` is noted there; `listener` hears of every batch of events, and
-        with `keep=False` and no `out` nothing else is left of them. Values of topics that keep
-        them apart go to `payload_dir`, or stay in memory. `settings` are `ClusterSettings`.
+        with `keep=False` and no `out` nothing else is left of them. Once in every `observe` it is
+        recorded what inboxes hold and who has sent what to whom. Values of topics that keep them
+        apart go to `payload_dir`, or stay in memory. `settings` are `ClusterSettings`.
         """
         if isinstance(brokers, bool) or not isinstance(brokers, int) or brokers < 1:
             raise BadValueError(f"brokers = {brokers!r}: expected 1 or more")
         self.settings = from_mapping(ClusterSettings, NO_DELAY, settings).settings
         self.system = engine(
-            seed, network=network, out=out, scenario=scenario, listener=listener, keep=keep
-        )
+            seed, network=network, out=out, scenario=scenario, listener=listener, keep=keep,
+            observe=observe,
+        )  # fmt: skip
         self.groups: dict[str, Group] = {}
         self._letters: ProducerHandle | None = None
         self.payload_dir = payload_dir

@@ -286,18 +286,20 @@ class LiveSystem(System):
     def __init__(
         self, seed: int = 0, *, network: Network | None = None, out: str | Path | None = None,
         scenario: object = None, listener: Listener | None = None, keep: bool = True,
+        observe: Duration | None = None,
     ) -> None:  # fmt: skip
         """Make an empty system; its time begins now.
 
         `network` judges what crosses nodes (no delay but the real one unless given); `out` is a
         directory for the event log, which else stays in memory; `scenario` is noted in run.json;
-        `listener` hears of every batch of events, and may be all that does (`keep`).
-        The seed fixes the actors' random streams, not how the threads take turns.
+        `listener` hears of every batch of events, and may be all that does (`keep`); once in every
+        `observe` it is recorded what inboxes hold and who has sent what to whom. The seed fixes
+        the actors' random streams, not how the threads take turns.
         """
         self._began_ns = time.monotonic_ns()
         super().__init__(
             seed=seed, network=network or constant(0), out=out, scenario=scenario,
-            listener=listener, keep=keep,
+            listener=listener, keep=keep, observe=observe,
         )  # fmt: skip
         self.changed = threading.Condition(self.lock)
         self.log.start_flusher()

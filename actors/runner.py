@@ -152,7 +152,7 @@ class Runner:
         with self.patience():
             self.cluster = Cluster(
                 engine, scenario.seed, brokers=plan.brokers, network=plan.latency.network(),
-                scenario=to_dict(scenario), **self.options, **settings,
+                scenario=to_dict(scenario), observe=scenario.observe, **self.options, **settings,
             )  # fmt: skip
         with self.stopping_on_errors():
             with self.patience():

@@ -21,6 +21,7 @@ from ..model.errors import NothingLeftError, TimeStandsStillError, WavetankError
 from ..model.network import CALM, Verdict
 from ..strategies.network import Always, Network, constant
 from .host import Host
+from .observer import SimulatedObserver
 from .promise import Promise, Promises
 from .system import System
 from .timers import Agenda
@@ -157,12 +158,14 @@ class SimulatedSystem(System):
     def __init__(
         self, seed: int = 0, *, network: Network | None = None, out: str | Path | None = None,
         scenario: object = None, listener: Listener | None = None, keep: bool = True,
+        observe: Duration | None = None,
     ) -> None:  # fmt: skip
         """Make an empty system at time zero.
 
         `network` judges what crosses nodes (half a millisecond each way unless given); `out` is a
         directory for the event log, which else stays in memory; `scenario` is noted in run.json;
-        `listener` hears of every batch of events, and may be all that does (`keep`).
+        `listener` hears of every batch of events, and may be all that does (`keep`); once in every
+        `observe` it is recorded what inboxes hold and who has sent what to whom.
         """
         self.now_us = 0
         self.ready: deque[Item] = deque()
@@ -170,13 +173,14 @@ class SimulatedSystem(System):
         network = network or constant("500us")
         self._latency_us = network.latency_us if isinstance(network, Always) else None
         super().__init__(
-            seed=seed, network=network, out=out, scenario=scenario, listener=listener, keep=keep
-        )
+            seed=seed, network=network, out=out, scenario=scenario, listener=listener, keep=keep,
+            observe=observe,
+        )  # fmt: skip
 
     def run(self, for_: Duration | None = None, *, until: Duration | None = None) -> None:
         limit_us = self._run_limit_us(for_, until)
         self._advance(limit_us)
-        self.now_us = limit_us
+        self._pass_to(limit_us)
 
     def run_until(self, condition: Callable[[], bool], timeout: Duration | None = None) -> None:
         limit_us = self.now_us + (PATIENCE_US if timeout is None else to_us(timeout, "timeout"))
@@ -186,14 +190,14 @@ class SimulatedSystem(System):
             raise NothingLeftError(
                 f"nothing left to happen at {self.now} s, and what is waited for has not happened"
             )
-        self.now_us = limit_us
+        self._pass_to(limit_us)
         raise pykka.Timeout(f"not within {to_seconds(limit_us)} s of virtual time")
 
     def run_until_idle(self, timeout: Duration | None = None) -> None:
         limit_us = self.now_us + (PATIENCE_US if timeout is None else to_us(timeout, "timeout"))
         self._advance(limit_us, until_idle=True)
         if not self.agenda.is_idle():
-            self.now_us = limit_us
+            self._pass_to(limit_us)
             raise pykka.Timeout(f"not idle at {self.now} s of virtual time")
 
     def _advance(
@@ -229,6 +233,12 @@ class SimulatedSystem(System):
         finally:
             self._running = False
             gc.set_threshold(*thresholds)
+
+    def _pass_to(self, limit_us: int) -> None:
+        """Let time come to where nothing more is due before."""
+        self.now_us = limit_us
+        if isinstance(self.observer, SimulatedObserver):
+            self.observer.pass_to(limit_us)
 
     def _stands_still(self) -> NoReturn:
         host, message, sender, _ = self.ready[0]

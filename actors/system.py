@@ -23,6 +23,7 @@ from .eventlog import EventLog, Listener
 from .fabric import Fabric
 from .host import NO_HANDLERS, Host
 from .node import Node
+from .observer import OBSERVERS
 from .promise import Nobody
 from .ref import Ref
 from .timers import Agenda, Timer
@@ -40,7 +41,7 @@ class System(Fabric):
 
     def __init__(
         self, *, seed: int, network: Network, out: str | Path | None, scenario: object,
-        listener: Listener | None, keep: bool,
+        listener: Listener | None, keep: bool, observe: Duration | None,
     ) -> None:  # fmt: skip
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise BadValueError(f"seed = {seed!r}: expected a whole number")
@@ -51,6 +52,7 @@ class System(Fabric):
         self._closer = weakref.finalize(self, log.close, "interrupted")
         super().__init__(seed, network, log)
         self.agenda = self._make_agenda()
+        self.observer = None if observe is None else OBSERVERS[self.engine](self, observe)
         self.refs: dict[str, Ref] = {}
         self.nobody = Nobody(self).ref
         self.stopped = False
@@ -114,6 +116,8 @@ class System(Fabric):
         """Stop every actor, last started first, and close the event log."""
         if not self.stopped:
             self.stopped = True
+            if self.observer is not None:
+                self.observer.stop()
             self._stop_actors()
             self.log.close(state, error=error, virtual_us=self.now_us)
             self._closer.detach()
@@ -207,6 +211,8 @@ class System(Fabric):
             else:
                 raise BadValueError(f"actor {program.name!r} exists already, on {ref.node!r}")
             host = self._make_host(node, ref, program, life)
+            if self.observer is not None:
+                self.observer.attach(host)
             host.lamport = lamport
             self.refs[program.name] = ref
             ref.host = node.hosts[program.name] = host

@@ -1,6 +1,8 @@
 """Analytics on Spark: event log in, DataFrames out. Only importing this room loads PySpark."""
 
+from .clocks import drift
 from .events import load
+from .flows import flow, inboxes
 from .lag import lag
 from .latency import latency
 from .measures import happenings
@@ -11,7 +13,10 @@ from .throughput import throughput
 
 __all__ = [
     "JavaMissingError",
+    "drift",
+    "flow",
     "happenings",
+    "inboxes",
     "lag",
     "latency",
     "load",

@@ -21,6 +21,8 @@ LINK_CUT: Final = "link_cut"
 LINK_HEALED: Final = "link_healed"
 LINK_CHANGED: Final = "link_changed"
 CLOCK_SKEWED: Final = "clock_skewed"
+INBOX_OBSERVED: Final = "inbox_observed"
+MESSAGES_OBSERVED: Final = "messages_observed"
 
 # Brokers and topics
 

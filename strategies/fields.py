@@ -100,6 +100,13 @@ def duration(_: object, field: "attrs.Attribute[Any]", value: Duration) -> None:
     _check_duration(key_of(field), value, negative=False)
 
 
+def some_time(_: object, field: "attrs.Attribute[Any]", value: Duration) -> None:
+    """How long, and longer than no time."""
+    _check_duration(key_of(field), value, negative=False)
+    if not to_us(value, key_of(field)):
+        refuse(field, value, "more than zero")
+
+
 def signed_duration(_: object, field: "attrs.Attribute[Any]", value: Duration) -> None:
     """How long, forwards or backwards."""
     _check_duration(key_of(field), value, negative=True)

@@ -263,6 +263,8 @@ class Scenario:
     objectives: tuple[Objective, ...] = attrs.field(
         default=(), converter=fields.as_tuple, validator=fields.several(Objective)
     )
+    observe: Duration | None = attrs.field(default=None, validator=fields.maybe(fields.some_time))
+    """How often it is recorded what actors' inboxes hold, and who has sent what to whom."""
 
     @property
     def duration_us(self) -> int:

@@ -242,6 +242,7 @@ def scenarios(draw: st.DrawFn) -> wt.Scenario:
         producers=[draw(producer_plans(f"producer{i}", topics)) for i in range(producers)],
         groups=[draw(group_plans(f"group{i}", topics)) for i in range(groups)],
         objectives=draw(st.lists(objectives([f"group{i}" for i in range(groups)]), max_size=2)),
+        observe=draw(maybe(st.sampled_from(["250ms", 10, 0.5]))),
     )
     actions = st.one_of(node_actions(scenario), other_actions(scenario))
     if draw(st.booleans()):

@@ -232,6 +232,12 @@ CASES: dict[str, Case] = {
         BASE,
     ),
     "fetch settings": (fewer(kinds("delivered")), BASE, group(settings=QUICK | WAIT)),
+    "observe": (kinds("inbox_observed"), BASE, attrs.evolve(BASE, observe="1s")),
+    "observe more often": (
+        kinds("messages_observed"),
+        attrs.evolve(BASE, observe=2),
+        attrs.evolve(BASE, observe="500ms"),
+    ),
     "duration": (records, attrs.evolve(BASE, duration=4), BASE),
 }
 
