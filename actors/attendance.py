@@ -28,6 +28,9 @@ PATROL_US: Final = 1_000_000
 NO_REQUEST: Final = 0
 BALANCE_EVERY: Final = 5
 """The load of key-shared groups is balanced no more often than with every fifth patrol."""
+HOT_KEYS: Final = 5
+HOT_SHARE: Final = 0.02
+"""When it is balanced, so many keys at most are recorded that have so large a part of the load."""
 
 
 @attrs.frozen
@@ -195,6 +198,12 @@ class Attendance(Actor):
         moved = sub.slots.balance(rates, self.turns() * PATROL_US / 1e6)
         if moved:
             self.note(sub, kinds.SLOTS_MOVED, None, count=moved)
+        hot = sub.slots.hot
+        for key, count, share in hot.top(HOT_KEYS):
+            if share >= HOT_SHARE:
+                self.note(
+                    sub, kinds.KEY_COUNTED, None, count=count, detail=f"of {hot.total}: {key}"
+                )
 
     def deactivate(self, sub: Subscription, name: str, reason: str) -> None:
         """Give a member nothing more until it is heard of again; others get what it has."""
