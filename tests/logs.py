@@ -12,8 +12,10 @@ import attrs
 import delivery
 import pyarrow as pa
 import storm
+from running import QUICK, quick
 
 import wavetank as wt
+from wavetank.actors.runner import Runner
 from wavetank.model.counters import Counters
 from wavetank.model.events import SCHEMA
 from wavetank.model.summary import Summary
@@ -68,7 +70,9 @@ def summary_of(events: list[wt.Event], broadcast: Iterable[str] = ()) -> Summary
 
 @cache
 def of_run(kind: str, seed: int) -> tuple[wt.Event, ...]:
-    """The events of a random run: a storm, or one with a kind of delivery."""
+    """The events of a random run: a storm, a group that falls behind, or a kind of delivery."""
+    if kind == "behind":
+        return tuple(falling_behind(seed))
     if kind == "storm":
         cluster = storm.Storm(seed, rough=True, steps=8).run()
     else:
@@ -76,6 +80,18 @@ def of_run(kind: str, seed: int) -> tuple[wt.Event, ...]:
     with cluster:
         pass
     return tuple(cluster.events)
+
+
+def falling_behind(seed: int) -> list[wt.Event]:
+    """A run in which there is more to do than can be done, with a crash and an end of the load."""
+    billing = wt.GroupPlan(
+        "billing", ["orders"], consumers=3, service=wt.ExponentialService("18ms"), settings=QUICK
+    )
+    timeline = [wt.Crash(4, "billing-0", for_=4), wt.Rate(14, "shop-*", factor=0.1)]
+    scenario = quick(duration=25, groups=[billing], timeline=timeline, seed=seed)
+    with Runner(scenario).run() as cluster:
+        pass
+    return list(cluster.events)
 
 
 @cache
