@@ -10,23 +10,30 @@ from .monitors import burrow, lag_exporter, monitor_errors
 from .ownership import outages, ownership
 from .rebalances import rebalances
 from .session import JavaMissingError, session
+from .skew import hot_keys, skew
 from .throughput import throughput
+from .troubles import duplicates, losses, redeliveries
 
 __all__ = [
     "JavaMissingError",
     "burrow",
     "drift",
+    "duplicates",
     "flow",
     "happenings",
+    "hot_keys",
     "inboxes",
     "lag",
     "lag_exporter",
     "latency",
     "load",
+    "losses",
     "monitor_errors",
     "outages",
     "ownership",
     "rebalances",
+    "redeliveries",
     "session",
+    "skew",
     "throughput",
 ]
