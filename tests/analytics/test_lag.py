@@ -4,8 +4,8 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from tiny import about, acked, appended, assigned, committed, event, frame, renamed, reset, table_of
 from runs import RUNS, broadcasts, counted, run
+from tiny import about, acked, appended, assigned, committed, event, frame, renamed, reset, table_of
 
 import wavetank as wt
 from wavetank import analytics

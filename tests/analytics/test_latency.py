@@ -5,8 +5,8 @@ from typing import Any
 
 import figures
 import pytest
-from tiny import about, appended, committed, frame, renamed, table_of
 from runs import RUNS, counted, run
+from tiny import about, appended, committed, frame, renamed, table_of
 
 from wavetank import analytics
 from wavetank.analytics.latency import SHARES, STAGES
