@@ -1,13 +1,119 @@
-"""The event log of a run as a DataFrame."""
+"""The event log of a run as a DataFrame.
 
+Spark names neither the file nor the cure when a log is not what it should be, and only says so in
+the middle of a job. So the segments are looked at before: each one's end, where Parquet keeps its
+schema, says whether it is whole and what it holds.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from ..model.rundir import EVENTS, read_info
+from ..model.errors import WavetankError
+from ..model.events import INT_COLUMNS, SCHEMA, SCHEMA_VERSION
+from ..model.rundir import UnreadableRunError, read_info, segment_paths, segments
+
+SPARK_SCHEMA: Final = StructType(
+    [
+        StructField(name, LongType() if name in INT_COLUMNS else StringType())
+        for name in SCHEMA.names
+    ]
+)
+"""The columns of `Event`, as Spark has them."""
+
+
+class SparkFailedError(WavetankError):
+    """Spark could not do what it was asked for."""
+
+
+_VERSION: Final = b"wavetank.schema_version"
+_GLOB: Final = re.compile(r"([\\*?{}\[\]])")
+
+
+@attrs.frozen
+class Segments:
+    """The whole segments of a run at one time, which may get more while the run goes on."""
+
+    paths: tuple[Path, ...]
+    events: int
+    """How many they hold."""
 
 
 def load(spark: SparkSession, directory: Path | str) -> DataFrame:
-    """Read the events of a run, finished or going on: a row each, the columns of `Event`."""
+    """Read the events of a run, finished or going on: a row each, the columns of `Event`.
+
+    A run going on is read as far as it has come. A run without events is an empty DataFrame. What a
+    run of an older schema does not have yet is null.
+    """
+    return read(spark, look(directory))
+
+
+def look(directory: Path | str) -> Segments:
+    """Find the segments of a run, and see that each is whole and of a schema that we know."""
     read_info(directory)
-    return spark.read.parquet(str(Path(directory) / EVENTS))
+    paths = tuple(segment_paths(directory))
+    return Segments(paths, sum(_check(path) for path in paths))
+
+
+def read(spark: SparkSession, found: Segments) -> DataFrame:
+    """Read these segments and no others."""
+    if not found.paths:
+        return spark.createDataFrame([], SPARK_SCHEMA)
+    # A folder may be called what Spark takes for a pattern, such as groups[0].
+    names = [_GLOB.sub(r"\\\1", str(path.resolve())) for path in found.paths]
+    return spark.read.schema(SPARK_SCHEMA).parquet(*names)
+
+
+@contextmanager
+def telling(directories: Iterable[Path | str]) -> Iterator[None]:
+    """Say in a line why Spark failed: over a damaged segment (a whole end is no whole file)?"""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        for directory in directories:
+            for _ in segments(directory):
+                pass
+        said = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
+        raise SparkFailedError(f"Spark failed: {said}") from error
+
+
+def _check(path: Path) -> int:
+    """See that a segment is whole; how many events it has."""
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, events = file.schema_arrow, file.metadata.num_rows
+    except (OSError, ValueError, pa.ArrowException) as error:
+        why = str(error).splitlines()[0].strip()
+        raise UnreadableRunError(
+            f"{path} is damaged or half-written ({why}): restore it, or move it away to read the "
+            "rest of the run"
+        ) from None
+    version = int((schema.metadata or {}).get(_VERSION, SCHEMA_VERSION))
+    if version > SCHEMA_VERSION:
+        raise UnreadableRunError(
+            f"{path} has events of schema {version}, this Wavetank knows up to {SCHEMA_VERSION}: "
+            "read it with a newer one"
+        )
+    for field in schema:
+        if field.name in SCHEMA.names and _plain(field) != _plain(SCHEMA.field(field.name)):
+            raise UnreadableRunError(
+                f"{path} is not a segment of events: its column {field.name} is {_plain(field)}, "
+                f"expected {_plain(SCHEMA.field(field.name))}"
+            )
+    if "time_us" not in schema.names or "kind" not in schema.names:
+        raise UnreadableRunError(f"{path} is not a segment of events: it has no time_us or no kind")
+    return int(events)
+
+
+def _plain(field: pa.Field) -> pa.DataType:
+    return field.type.value_type if pa.types.is_dictionary(field.type) else field.type

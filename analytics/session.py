@@ -3,15 +3,22 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ..model.errors import WavetankError
+from ..model.errors import BadValueError, WavetankError
 
+MASTERS: Final = ("local", "spark://", "k8s://", "yarn", "sc://")
+PATIENCE_SECONDS: Final = 5
+"""How long a master may take to answer: Spark itself would try for a minute."""
 JAVA_NEEDED: Final = 17
 
 _SETTINGS: Final = {
@@ -19,6 +26,8 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # What Spark may write belongs to nobody's project folder.
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "wavetank-warehouse")),
     "spark.driver.extraJavaOptions": (
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     ),
@@ -29,20 +38,83 @@ class JavaMissingError(WavetankError):
     """Spark runs on Java, and there is none that it can use."""
 
 
+class SparkUnreachableError(WavetankError):
+    """There is no Spark to be had where it was looked for."""
+
+
 def session(master: str | None = None) -> SparkSession:
-    """Get a Spark session: on this machine's cores, unless `master` or SPARK_REMOTE says where."""
+    """Get a Spark session: on this machine's cores, unless `master` or SPARK_REMOTE says where.
+
+    A master may be all that Spark knows, such as `local[2]` or `spark://host:7077`, and `sc://host`
+    for a server of Spark Connect.
+    """
     # Spark would start the first python3 on PATH for its workers, which may lack our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "SPARK_REMOTE" in os.environ and master is None:
-        return SparkSession.builder.getOrCreate()
+    remote = os.environ.get("SPARK_REMOTE")
+    if master is None and remote is not None:
+        return _connect(remote)
+    if master is not None and not master.startswith(MASTERS):
+        raise BadValueError(f"master = {master!r}: expected one that starts with {_listed()}")
+    if master is not None and master.startswith("sc://"):
+        return _connect(master)
     require_java()
+    if master is not None and master.startswith("spark://"):
+        _require_master(master)
     chosen = master or "local[*]"
     if chosen.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Spark takes both for a contradiction; what was asked for last wins.
+    os.environ.pop("SPARK_REMOTE", None)
     builder = SparkSession.builder.appName("wavetank").master(chosen)
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise _unreachable(chosen, error) from error
+    finally:
+        if remote is not None:
+            os.environ["SPARK_REMOTE"] = remote
+
+
+def _connect(remote: str) -> SparkSession:
+    try:
+        made: SparkSession = SparkSession.builder.remote(remote).getOrCreate()
+        made.version  # noqa: B018  # the first answer: only now it is known that there is a server
+    except ImportError as error:
+        raise SparkUnreachableError(
+            f"Spark Connect ({remote}) needs packages that are not installed: "
+            "pip install 'pyspark[connect]'"
+        ) from error
+    except Exception as error:  # of gRPC, which need not be installed
+        raise _unreachable(remote, error) from error
+    return made
+
+
+def _listed() -> str:
+    return f"{', '.join(MASTERS[:-1])} or {MASTERS[-1]}"
+
+
+def _require_master(master: str) -> None:
+    """See that one of the masters answers at all."""
+    why = ""
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal():
+            raise BadValueError(f"master = {master!r}: expected spark://HOST:PORT")
+        try:
+            socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS).close()
+        except OSError as error:
+            why = error.strerror or str(error)
+        else:
+            return
+    raise SparkUnreachableError(f"no Spark master at {master}: {why}")
+
+
+def _unreachable(where: str, error: Exception) -> SparkUnreachableError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = next((line for line in lines if "Exception:" in line), lines[0] if lines else "")
+    return SparkUnreachableError(f"no Spark session at {where}: {said or type(error).__name__}")
 
 
 def require_java() -> None:

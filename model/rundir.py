@@ -140,6 +140,15 @@ def segment_path(directory: Path, number: int) -> Path:
     return directory / EVENTS / f"part-{number:06}.parquet"
 
 
+def segment_paths(directory: Path | str) -> list[Path]:
+    """List the segments that there are by now, in order."""
+    folder = Path(directory) / EVENTS
+    if not folder.is_dir():
+        raise NotARunError(f"{directory} is not a run: it has no folder {EVENTS}")
+    found = {int(m[1]): path for path in folder.iterdir() if (m := _SEGMENT.fullmatch(path.name))}
+    return [path for _, path in sorted(found.items())]
+
+
 def write_segment(directory: Path, number: int, batches: Sequence[pa.RecordBatch]) -> None:
     """Write a segment, a row group for each batch; nobody sees it before it is whole.
 
@@ -178,13 +187,9 @@ def read_segment(path: Path, kinds: Collection[str] = ()) -> pa.Table:
 def segments(directory: Path | str, kinds: Collection[str] | None = None) -> Iterator[pa.Table]:
     """Read the events of a run in order, a segment at a time, whether it is over or not."""
     read_info(directory)
-    folder = Path(directory) / EVENTS
-    if not folder.is_dir():
-        raise NotARunError(f"{directory} is not a run: it has no folder {EVENTS}")
     wanted = [kinds] if isinstance(kinds, str) else kinds or ()
-    numbers = sorted(int(m[1]) for path in folder.iterdir() if (m := _SEGMENT.fullmatch(path.name)))
-    for number in numbers:
-        yield read_segment(segment_path(Path(directory), number), wanted)
+    for path in segment_paths(directory):
+        yield read_segment(path, wanted)
 
 
 def read_events(directory: Path | str, kinds: Collection[str] | None = None) -> pa.Table:

@@ -1,5 +1,7 @@
 """The Spark session, and what a user is told when there can be none."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from wavetank import analytics
 from wavetank.analytics.session import require_java
+from wavetank.model.errors import WavetankError
 
 
 def fake_java(folder: Path, version: str) -> None:
@@ -59,3 +62,37 @@ def test_a_missing_or_old_java_is_one_clear_sentence(
     with pytest.raises(analytics.JavaMissingError, match=text) as caught:
         analytics.session()
     assert str(caught.value).count(".") == 1 + str(tmp_path).count(".")
+
+
+@pytest.mark.parametrize(
+    ("master", "text"),
+    [
+        ("spam", "master = 'spam': expected one that starts with local, spark://, k8s://, yarn or"),
+        ("spark://nowhere", "expected spark://HOST:PORT"),
+        ("spark://127.0.0.1:1", "no Spark master at spark://127.0.0.1:1: Connection refused"),
+    ],
+)
+def test_a_master_that_cannot_be_is_one_clear_sentence(master: str, text: str) -> None:
+    with pytest.raises(WavetankError, match=text):
+        analytics.session(master)
+
+
+@pytest.mark.parametrize("how", ["SPARK_REMOTE", "master"])
+def test_spark_connect_without_its_packages_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    if how == "SPARK_REMOTE":
+        monkeypatch.setenv("SPARK_REMOTE", "sc://here")
+    with pytest.raises(analytics.SparkUnreachableError, match=r"pip install 'pyspark\[connect\]'"):
+        analytics.session("sc://here" if how == "master" else None)
+
+
+def test_a_master_wins_over_spark_remote_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = "from wavetank import analytics as a; print(a.session('local[1]').range(3).count())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True,
+        timeout=100, env=os.environ | {"SPARK_REMOTE": "sc://nowhere"},
+    )  # fmt: skip
+    assert done.stdout == "3\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
