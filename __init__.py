@@ -12,7 +12,6 @@ from .actors.cluster import Cluster
 from .actors.eventlog import EventLog
 from .actors.live import LiveSystem
 from .actors.ref import Ref
-from .actors.runner import Run, run
 from .actors.simulated import SimulatedSystem
 from .actors.timers import Timer
 from .model.errors import (
@@ -33,6 +32,7 @@ from .model.payloads import Payload
 from .model.record import Record
 from .model.records import Records
 from .model.topics import Topic, TopicPartition
+from .reporting import Run, run
 from .strategies.actions import (
     Crash,
     Cut,

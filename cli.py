@@ -1,4 +1,4 @@
-"""The command line: `wavetank run`, `check`, `new`, `show`, `events`, `verify`, `shell`.
+"""The command line: `wavetank run`, `check`, `new`, `show`, `events`, `verify`, `report`, `shell`.
 
 What a user typed wrong is one clear line and status 2, never a stack trace; an objective that is
 not met is status 1.
@@ -11,23 +11,21 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import click
 
-from . import __version__, terminal
+from . import __version__, reporting, terminal
 from .actors.runner import Run, load_handler, run
 from .actors.verifying import verify as verify_run
-from .model.counters import Counters
 from .model.durations import Duration, to_us
 from .model.errors import WavetankError
 from .model.events import Event, to_events
-from .model.rundir import read_info, segments
+from .model.rundir import segments
 from .strategies import scenario_files
-from .strategies.judging import judge
 from .strategies.scenario import Scenario
 
 BAD_INPUT: Final = 2
 NOT_MET: Final = 1
+COMPARISON: Final = "comparison.html"
 TEMPLATE: Final = Path(__file__).with_name("strategies") / "template.toml"
 
 
@@ -160,24 +158,7 @@ def new(name: str) -> None:
 @_clean
 def show(directory: str, as_json: bool) -> None:
     """Show the summary of a run that was written with --out."""
-    info = read_info(directory)
-    scenario = _scenario_of(directory)
-    counters = Counters([plan.name for plan in scenario.groups if plan.delivery == "broadcast"])
-    last_us = 0
-    for table in segments(directory):
-        for batch in table.combine_chunks().to_batches():
-            counters.add(batch)
-            last_us = batch.column("time_us")[-1].as_py()
-    summary = counters.summary(info.virtual_us or last_us)
-    judgements = judge(scenario, summary)
-    _show(Run(scenario, summary, judgements, info, ()), as_json)
-
-
-def _scenario_of(directory: str) -> Scenario:
-    info = read_info(directory)
-    if not isinstance(info.scenario, dict):
-        raise WavetankError(f"{directory} was not made by a scenario")
-    return attrs.evolve(scenario_files.from_dict(info.scenario), seed=info.seed)
+    _show(reporting.read(directory), as_json)
 
 
 @main.command(epilog="Example: wavetank events runs/first --kind revoked --from 1m --to 2m")
@@ -236,12 +217,46 @@ def verify(directory: str, handlers: str) -> None:
     The status is 0 if it is the same, 1 if not, 2 for bad input.
     """
     _find_handlers(Path(handlers))
-    scenario = _scenario_of(directory)
+    scenario = reporting.scenario_of(directory)
     with terminal.warnings(), terminal.progress(scenario) as progress:
         found = verify_run(scenario, directory, progress)
     click.echo(found.text)
     if not found.same:
         sys.exit(NOT_MET)
+
+
+@main.command(epilog="Example: wavetank report runs/first")
+@click.argument("directories", type=click.Path(), nargs=-1, required=True, metavar="DIR…")
+@click.option("--out", type=click.Path(dir_okay=False), help="The page; else DIR/report.html.")
+@click.option("--master", help="Where Spark runs, such as spark://host:7077; else on this machine.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="The figures as JSON; a page only with --out."
+)
+@click.option("--parquet", type=click.Path(file_okay=False), help="A folder for a table a measure.")
+@_clean
+def report(
+    directories: tuple[str, ...],
+    out: str | None,
+    master: str | None,
+    as_json: bool,
+    parquet: str | None,
+) -> None:
+    """Write a page about a run that was written with --out; of several runs, compare them."""
+    with terminal.steps() as progress:
+        made = reporting.report(directories, master, progress)
+    page = out or str(Path(directories[0], "report.html" if len(directories) == 1 else COMPARISON))
+    if parquet:
+        made.save_parquet(parquet)
+    if out or not as_json:
+        made.save(page)
+    if as_json:
+        click.echo(json.dumps(made.to_dict(), indent=2))
+        return
+    for line in made.lines():
+        click.echo(line)
+    if parquet:
+        click.echo(f"tables in {parquet}")
+    click.echo(f"report in {page}")
 
 
 @main.command(epilog="Example: wavetank shell < commands.txt")

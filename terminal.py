@@ -12,7 +12,8 @@ from typing import Any, Final
 import attrs
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -49,6 +50,24 @@ def progress(scenario: Scenario) -> Iterator[Callable[[Step], None]]:
                 f"{rate:,.0f} events/s"
             )
             bar.update(task, completed=now.now_us, state=state)
+
+        yield step
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[Any], None]]:
+    """Show what Spark is working on, on stderr: one line that changes, or a line each if piped."""
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    shown = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with shown as bar:
+        task = bar.add_task("", total=None)
+
+        def step(now: Any) -> None:
+            text = f"{now.text} ({now.number} of {now.of})" if now.of else now.text
+            bar.update(task, description=escape(text))
+            if not console.is_terminal:
+                console.print(text)
 
         yield step
 

@@ -1,0 +1,220 @@
+"""The figures of a run for a report: every measure once, in tables that fit on a page."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ..model.counters import FAULTS, MAX_FAULTS
+from ..model.durations import SECOND_US
+from ..model.rundir import RunInfo, read_info
+from .events import look, read, telling
+from .lag import lag
+from .latency import latency
+from .ownership import outages, ownership
+from .rebalances import rebalances
+from .throughput import throughput
+
+Row: TypeAlias = dict[str, Any]
+
+POINTS: Final = 300
+"""A line of a chart has at most so many."""
+WIDTHS_US: Final = tuple(
+    int(seconds * SECOND_US)
+    for seconds in (
+        0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600,
+        43_200, 86_400,
+    )
+)  # fmt: skip
+FINER: Final = 30
+"""So many times within a window lag is looked at, of which the window shows the worst."""
+
+
+@attrs.frozen
+class Step:
+    """What is being worked on."""
+
+    text: str
+    number: int
+    of: int
+
+
+@attrs.frozen
+class Subject:
+    """A run to be analysed."""
+
+    directory: Path
+    objectives: tuple[Mapping[str, Any], ...] = ()
+    """Whether it was good enough, as whoever asks has judged it."""
+
+
+@attrs.frozen
+class Analysis:
+    """What Spark has found out about a run."""
+
+    directory: Path
+    info: RunInfo
+    objectives: tuple[Mapping[str, Any], ...]
+    events: int
+    duration_us: int
+    window_us: int
+    """The width of a point in time."""
+    notes: tuple[str, ...]
+    """What a reader should know before believing it."""
+    tables: Mapping[str, pa.Table]
+    """By measure."""
+
+    def rows(self, measure: str) -> list[Row]:
+        """The rows of a measure; none if it does not exist."""
+        table = self.tables.get(measure)
+        rows: list[Row] = [] if table is None else table.to_pylist()
+        return rows
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """What was run, as far as it is known."""
+        return self.info.scenario if isinstance(self.info.scenario, dict) else {}
+
+    @property
+    def name(self) -> str:
+        """What to call the run."""
+        return str(self.scenario.get("name") or self.directory.resolve().name)
+
+    @property
+    def groups(self) -> list[str]:
+        """All groups that did anything, by name."""
+        return sorted({row["group"] for row in self.rows("groups")})
+
+
+def analyse(
+    spark: SparkSession,
+    subjects: Sequence[Subject],
+    progress: Callable[[Step], None] = lambda step: None,
+) -> list[Analysis]:
+    """Work out every measure of every run, in steps that `progress` is told."""
+    runs = [_Run(spark, subject) for subject in subjects]
+    steps = [(run, *step) for run in runs for step in run.steps()]
+    with telling([subject.directory for subject in subjects]):
+        for number, (run, name, text, measure) in enumerate(steps, 1):
+            progress(Step(run.about(text), number, len(steps)))
+            run.tables[name] = measure().toArrow()
+    return [run.analysis() for run in runs]
+
+
+class _Run:
+    """A run while it is analysed."""
+
+    def __init__(self, spark: SparkSession, subject: Subject) -> None:
+        self.subject = subject
+        self.info = read_info(subject.directory)
+        self.found = look(subject.directory)
+        self.events = read(spark, self.found)
+        self.duration_us = self.info.virtual_us
+        self.tables: dict[str, pa.Table] = {}
+        scenario = self.info.scenario if isinstance(self.info.scenario, dict) else {}
+        groups = scenario.get("groups") or ()
+        self.broadcast = [each["name"] for each in groups if each.get("delivery") == "broadcast"]
+
+    def about(self, text: str) -> str:
+        return f"{self.subject.directory}: {text}"
+
+    def steps(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
+        """What is worked out, under which name, and what to say meanwhile."""
+        yield "extent", "reading events", self.extent
+        yield "groups", "groups", lambda: groups(self.events)
+        yield "faults", "faults", lambda: faults(self.events)
+        yield "throughput", "throughput", self.throughput
+        yield "lag", "lag", self.lag
+        yield "latency", "latency", lambda: latency(self.events)
+        yield "latency_over_time", "latency over time", self.latency_over_time
+        yield "ownership", "owners of partitions", lambda: ownership(self.events)
+        yield "outages", "partitions without an owner", lambda: outages(self.events)
+        yield "rebalances", "rebalances", self.rebalances
+
+    @property
+    def window_us(self) -> int:
+        """The width of a point of a chart."""
+        if self.duration_us == 0 and "extent" in self.tables:
+            self.duration_us = self.tables["extent"]["end_us"][0].as_py() or 0
+        return window_for(self.duration_us)
+
+    def extent(self) -> DataFrame:
+        return self.events.agg(F.count(F.lit(1)).alias("events"), F.max("time_us").alias("end_us"))
+
+    def throughput(self) -> DataFrame:
+        return throughput(self.events, _seconds(self.window_us), ("topic", "group"))
+
+    def latency_over_time(self) -> DataFrame:
+        return latency(self.events, window=_seconds(self.window_us))
+
+    def lag(self) -> DataFrame:
+        """By reader, over all partitions: the worst of each window, which ends at time_us."""
+        fine_us = max(
+            SECOND_US if self.window_us >= SECOND_US else self.window_us, self.window_us // FINER
+        )
+        self.fine = lag(self.events, _seconds(fine_us), self.broadcast).persist()
+        end_us = F.ceil(F.col("time_us") / F.lit(self.window_us)) * F.lit(self.window_us)
+        return (
+            self.fine.groupBy("time_us", "group", "reader")
+            .agg(F.sum("records").alias("records"), F.max("age_us").alias("age_us"))
+            .groupBy(end_us.cast("long").alias("time_us"), "group", "reader")
+            .agg(F.max("records").alias("records"), F.max("age_us").alias("age_us"))
+            .orderBy("group", "reader", "time_us")
+        )
+
+    def rebalances(self) -> DataFrame:
+        return rebalances(self.events, self.fine)
+
+    def analysis(self) -> Analysis:
+        self.fine.unpersist()
+        extent = self.tables.pop("extent")
+        return Analysis(
+            directory=self.subject.directory, info=self.info, objectives=self.subject.objectives,
+            events=extent["events"][0].as_py(), duration_us=self.duration_us,
+            window_us=self.window_us, notes=tuple(self.notes()), tables=self.tables,
+        )  # fmt: skip
+
+    def notes(self) -> Iterable[str]:
+        """What a reader should know of the log."""
+        state, missing = self.info.state, self.info.events - self.found.events
+        if state == "running":
+            yield "The run was still going on, or was killed: this is what it had written so far."
+        elif state != "finished":
+            error = f": {self.info.error}" if self.info.error else ""
+            yield f"The run was {state}{error}: this is what happened until then."
+        if state != "running" and missing > 0:
+            yield f"{missing:,} events are missing: a segment of the log is not there."
+        if not self.found.events:
+            yield "There are no events: nothing can be said about this run."
+
+
+def window_for(duration_us: int) -> int:
+    """The narrowest window of which at most POINTS make up a run; for long ones, whole days."""
+    for width_us in WIDTHS_US:
+        if duration_us <= width_us * POINTS:
+            return width_us
+    day_us = WIDTHS_US[-1]
+    return -(-duration_us // (POINTS * day_us)) * day_us
+
+
+def groups(events: DataFrame) -> DataFrame:
+    """The names of all groups: column group."""
+    return events.where("group is not null").select("group").distinct().orderBy("group")
+
+
+def faults(events: DataFrame) -> DataFrame:
+    """What was done to nodes and links, the first of it: time_us, kind, node, detail."""
+    return (
+        events.where(F.col("kind").isin(*sorted(FAULTS)))
+        .orderBy("sequence")
+        .limit(MAX_FAULTS)
+        .select("time_us", "kind", "node", "detail")
+    )
+
+
+def _seconds(us: int) -> float:
+    return us / SECOND_US

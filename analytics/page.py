@@ -1,0 +1,227 @@
+"""One HTML page that needs nothing but itself: styles, script and plotly.js are in it."""
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any, Final, TypeAlias
+
+import attrs
+from plotly.offline import get_plotlyjs
+
+from .charts import Chart
+
+_HERE: Final = files(__package__)
+
+
+@attrs.frozen
+class Cell:
+    """A cell of a table that is more than a text."""
+
+    text: str
+    colour: str | None = None
+    """Of a dot before it."""
+    mark: str | None = None
+    """Drawn as a badge of this class: met or failed."""
+
+
+@attrs.frozen
+class Table:
+    """A table; the first column and those named in `texts` are text, the others numbers."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str | Cell, ...], ...]
+    caption: str = ""
+    texts: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class Tile:
+    """A figure in large type."""
+
+    text: str
+    label: str
+    good: bool | None = None
+
+
+@attrs.frozen
+class Tiles:
+    """Figures side by side."""
+
+    tiles: tuple[Tile, ...]
+
+
+@attrs.frozen
+class Text:
+    """Sentences, each an item of a list."""
+
+    title: str
+    items: tuple[str, ...]
+
+
+@attrs.frozen
+class Code:
+    """Something to be read as it was written, folded away."""
+
+    title: str
+    text: str
+
+
+@attrs.frozen
+class Columns:
+    """The same of several runs, side by side."""
+
+    parts: tuple["Part", ...]
+
+
+Part: TypeAlias = Chart | Table | Tiles | Text | Code | Columns
+
+
+@attrs.frozen
+class Section:
+    """A part of the page with a title of its own."""
+
+    title: str
+    text: str
+    parts: tuple[Part, ...]
+
+
+def render(
+    title: str, lines: Sequence[str], notes: Sequence[str], sections: Sequence[Section]
+) -> str:
+    """The whole page. Everything given is text: what looks like markup is shown as it is."""
+    drawn: dict[str, list[dict[str, Any]]] = {}
+    body = "".join(_section(section, drawn) for section in sections)
+    links = "".join(f'<a href="#{_slug(s.title)}">{escape(s.title)}</a>' for s in sections)
+    head = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    head += "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
+    wide = any(isinstance(part, Columns) for section in sections for part in section.parts)
+    # In a script element only this can end what is meant as text.
+    data = json.dumps(drawn, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>{escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>{_file("page.css")}</style>
+</head>
+<body>
+<main{' class="wide"' if wide else ""}>
+<header><h1>{escape(title)}</h1>{head}<nav>{links}</nav></header>
+{body}
+<footer>Made by Wavetank. This page is complete: it loads nothing from anywhere.</footer>
+</main>
+<script>{get_plotlyjs()}</script>
+<script type="application/json" id="figures">{data}</script>
+<script>{_file("page.js")}</script>
+</body>
+</html>
+"""
+
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:"
+)
+"""Nothing is loaded from anywhere, whatever a name or a library tries."""
+
+
+def _file(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _slug(title: str) -> str:
+    return "".join(sign if sign.isalnum() else "-" for sign in title.lower())
+
+
+def _section(section: Section, drawn: dict[str, list[dict[str, Any]]]) -> str:
+    parts = "".join(_part(part, drawn) for part in section.parts)
+    text = f"<p>{escape(section.text)}</p>" if section.text else ""
+    head = f"<h2>{escape(section.title)}</h2>{text}"
+    return f'<section id="{_slug(section.title)}">{head}{parts}</section>\n'
+
+
+def _part(part: Part, drawn: dict[str, list[dict[str, Any]]]) -> str:
+    match part:
+        case Chart():
+            return _chart(part, drawn)
+        case Table():
+            return _table(part)
+        case Tiles():
+            return f'<div class="tiles">{"".join(map(_tile, part.tiles))}</div>'
+        case Text():
+            items = "".join(f"<li>{escape(item)}</li>" for item in part.items)
+            return f'<div class="card"><h3>{escape(part.title)}</h3><ul>{items}</ul></div>'
+        case Code():
+            return (
+                f'<div class="card"><details><summary>{escape(part.title)}</summary>'
+                f"<pre>{escape(part.text)}</pre></details></div>"
+            )
+        case Columns():
+            inner = "".join(_part(each, drawn) for each in part.parts)
+            return f'<div class="columns" style="--runs: {len(part.parts)}">{inner}</div>'
+
+
+def _chart(chart: Chart, drawn: dict[str, list[dict[str, Any]]]) -> str:
+    name = f"chart-{len(drawn) + 1}-{chart.name}"
+    drawn[name] = [view.figure for view in chart.views]
+    buttons = ""
+    if len(chart.views) > 1:
+        made = "".join(
+            f'<button type="button" data-of="{name}" data-view="{number}" '
+            f'aria-pressed="{"true" if number == 0 else "false"}">{escape(view.label)}</button>'
+            for number, view in enumerate(chart.views)
+        )
+        buttons = f'<div class="views">{made}</div>'
+    over_time = ' data-time="yes"' if chart.over_time else ""
+    height = chart.views[0].figure["layout"]["height"]
+    return (
+        f'<div class="card"><div class="head"><h3>{escape(chart.title)}</h3>{buttons}</div>'
+        f"<p>{escape(chart.caption)}</p>"
+        f'<div class="chart" id="{name}"{over_time} style="height: {height}px"></div></div>'
+    )
+
+
+def _tile(tile: Tile) -> str:
+    kind = {None: "", True: " good", False: " bad"}[tile.good]
+    return (
+        f'<div class="tile{kind}"><b>{escape(tile.text)}</b><span>{escape(tile.label)}</span></div>'
+    )
+
+
+def _table(table: Table) -> str:
+    kinds = ["text" if head in table.texts else "" for head in table.heads]
+    heads = "".join(
+        f"<th{_class(kind)}>{escape(head)}</th>"
+        for head, kind in zip(table.heads, kinds, strict=True)
+    )
+    rows = "".join(f"<tr>{_cells(row, kinds)}</tr>" for row in table.rows)
+    title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
+    caption = f"<p>{escape(table.caption)}</p>" if table.caption else ""
+    return (
+        f'<div class="card">{title}{caption}<div class="scroll"><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></div>"
+    )
+
+
+def _cells(row: Iterable[str | Cell], kinds: list[str]) -> str:
+    return "".join(
+        f"<td{_class(kind)}>{_cell(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)
+    )
+
+
+def _cell(cell: str | Cell) -> str:
+    if isinstance(cell, str):
+        return escape(cell)
+    if cell.mark:
+        return f'<span class="mark {cell.mark}">{escape(cell.text)}</span>'
+    dot = f'<i class="dot" style="background: {cell.colour}"></i>' if cell.colour else ""
+    return f"{dot}{escape(cell.text)}"
+
+
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
