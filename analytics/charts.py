@@ -6,14 +6,14 @@ unit.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import attrs
 
 from . import wording
 from .analysis import Analysis, Row
-from .wording import GREY, Clock, colour
+from .wording import Clock, colour
 
 MAX_LINES: Final = 12
 """The largest, if there are more."""
@@ -134,5 +134,3 @@ def safe(text: str) -> str:
 def safe_lines(text: str) -> str:
     """The same for lines that are to stay lines."""
     return "<br>".join(safe(part) for part in text.split("<br>"))
-
-

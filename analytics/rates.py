@@ -3,11 +3,21 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from . import wording
 from .analysis import Analysis, Row
-from .charts import MAX_LINES, Chart, Figure, View, colours, largest, layout, line, safe, series, window
+from .charts import (
+    MAX_LINES,
+    Chart,
+    Figure,
+    View,
+    colours,
+    largest,
+    layout,
+    line,
+    safe,
+    series,
+    window,
+)
 from .wording import GREY, Clock
-
 
 # Throughput
 
@@ -20,8 +30,8 @@ def throughput(analysis: Analysis) -> Chart | None:
     return Chart(
         "throughput",
         "Records through the cluster",
-        "Above, what producers appended, by topic; below, what groups acknowledged (solid) and what "
-        f"was delivered to them (dotted). Each point is the mean of {window(analysis)}."
+        "Above, what producers appended, by topic; below, what groups acknowledged (solid) and "
+        f"what was delivered to them (dotted). Each point is the mean of {window(analysis)}."
         + _left_out(rows),
         (
             View("records", _throughput(analysis, rows, "records", "records a second")),
@@ -81,8 +91,8 @@ def latency(analysis: Analysis) -> Chart | None:
     return Chart(
         "latency",
         "How long records took",
-        "From append on, by the time at which it ended: the median (dotted) and the 99th percentile "
-        f"(solid) of the records of each {window(analysis)}. The axis is logarithmic.",
+        "From append on, by the time at which it ended: the median (dotted) and the 99th "
+        f"percentile (solid) of the records of each {window(analysis)}. The axis is logarithmic.",
         tuple(
             View(stage, _latency(analysis, rows, stage)) for stage in ("delivered", "acknowledged")
         ),

@@ -18,8 +18,8 @@ MODELLED: Final = (
     "delivery, retention and compaction, the network between nodes, crashes, pauses, cuts and "
     "skewed clocks.",
     "Not modelled: replication (what a crashed broker had is lost), transactions, the page cache "
-    "and disks beyond a fixed time for each write, CPU time of brokers, compression, TLS, and the TCP "
-    "connections beneath the messages.",
+    "and disks beyond a fixed time for each write, CPU time of brokers, compression, TLS, and the "
+    "TCP connections beneath the messages.",
     "In a simulation time is virtual: handlers take as long as their service-time model says, and "
     "latencies below a producer's resolution cannot be told.",
     "Percentiles are over records and at most 1 % off; lag is exact at the times at which it is "

@@ -25,7 +25,6 @@ ENDS: Final = {
 """What ends a fault of this kind."""
 
 
-
 @attrs.frozen
 class Fault:
     """Something that was done to a node or link, and for how long; None if it was not undone."""
@@ -76,11 +75,11 @@ def _lags(analysis: Analysis, rows: list[Row]) -> Iterator[Figure]:
         x = [clock(row["time_us"]) for row in own]
         name = group if reader in (group, None) else f"{group}: {reader}"
         tint = by_group.get(group, GREY)
-        safe = safe(name)
-        records = {"hovertemplate": f"%{{y:,}} records<extra>{safe}</extra>"}
+        shown = safe(name)
+        records = {"hovertemplate": f"%{{y:,}} records<extra>{shown}</extra>"}
         yield line(name, tint, x, [row["records"] for row in own], 2, **records)
         ages = [None if row["age_us"] is None else row["age_us"] / 1e6 for row in own]
-        seconds = {"hovertemplate": f"%{{y:.3~f}} s<extra>{safe}</extra>", "showlegend": False}
+        seconds = {"hovertemplate": f"%{{y:.3~f}} s<extra>{shown}</extra>", "showlegend": False}
         yield line(name, tint, x, ages, 3, **seconds)
 
 
@@ -174,7 +173,8 @@ def ownership(analysis: Analysis) -> Chart | None:
     return Chart(
         "ownership",
         "Who owned which partition",
-        "A lane for each partition, a colour for each consumer; blank where nobody owned it." + most,
+        "A lane for each partition, a colour for each consumer; blank where nobody owned it."
+        + most,
         views,
     )
 
@@ -226,5 +226,3 @@ def consumers_of(members: Iterable[str]) -> list[str]:
         return head, int(number) if number else -1, name
 
     return sorted({consumer_of(member) for member in members}, key=counted)
-
-
