@@ -134,3 +134,23 @@ def safe(text: str) -> str:
 def safe_lines(text: str) -> str:
     """The same for lines that are to stay lines."""
     return "<br>".join(safe(part) for part in text.split("<br>"))
+
+
+def same_scales(figures: Sequence[Figure]) -> None:
+    """Set the axes of figures of the same kind to the same ranges."""
+    for name in figures[0]["layout"]:
+        axes = [figure["layout"].get(name, {}) for figure in figures]
+        if name.startswith("yaxis") and all("type" not in each for each in axes):
+            tops = [_top(figure, name.replace("axis", "")) for figure in figures]
+            for each in axes:
+                each["range"] = [0, 1.05 * max(tops) or 1]
+        elif name == "xaxis" and len({each["title"]["text"] for each in axes}) == 1:
+            end = max(each["range"][1] for each in axes)
+            for each in axes:
+                each["range"] = [0, end]
+
+
+def _top(figure: Figure, name: str) -> float:
+    """The largest value that is drawn against an axis."""
+    own = [trace["y"] for trace in figure["data"] if trace.get("yaxis", "y") == name]
+    return max((value for values in own for value in values if value is not None), default=0.0)

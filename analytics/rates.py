@@ -113,7 +113,7 @@ def _latency(analysis: Analysis, rows: list[Row], stage: str) -> Figure:
         x = [clock(row["window_us"] + analysis.window_us / 2) for row in own]
         for column, dash, width in (("p99_us", "solid", 1.8), ("p50_us", "dot", 1.2)):
             y = [None if not row[column] else round(row[column] / 1e3, 3) for row in own]
-            more = {
+            more: Figure = {
                 "showlegend": dash == "solid",
                 "line": {"dash": dash, "width": width},
                 "hovertemplate": f"%{{y:.4~r}} ms<extra>{safe(group)}, {column[1:3]} %</extra>",

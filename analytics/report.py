@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import wording
 from .analysis import Analysis, Row
+from .charts import Chart, same_scales
 from .figures import Figure, figures, shown
-from .page import Columns, Part, Section, Table, render
+from .page import Code, Columns, Part, Section, Table, render
 from .sections import PARTS, modelled
 
 TOLD: Final = (
@@ -135,10 +137,11 @@ def _several(analyses: Sequence[Analysis]) -> str:
         tuple(_present([_figure_table(analyses, names), _setting_table(analyses, names)])),
     )
     sections = [first]
+    shared = _with_all_groups(analyses)
     for title, text, makers in PARTS:
         rows: list[Part] = []
         for make in makers:
-            parts = [_titled(make(one), name) for one, name in zip(analyses, names, strict=True)]
+            parts = [_titled(make(one), name) for one, name in zip(shared, names, strict=True)]
             found = tuple(part for part in parts if part is not None)
             if found:
                 rows.append(Columns(_level(found)))
@@ -152,6 +155,13 @@ def _several(analyses: Sequence[Analysis]) -> str:
     ]
     notes = [f"{n}: {note}" for n, one in zip(names, analyses, strict=True) for note in one.notes]
     return render(" against ".join(names), lines, notes, sections)
+
+
+def _with_all_groups(analyses: Sequence[Analysis]) -> list[Analysis]:
+    """Let every run know the groups of all, so that a group has one colour."""
+    names = sorted({group for analysis in analyses for group in analysis.groups})
+    table = pa.table({"group": pa.array(names, pa.string())})
+    return [attrs.evolve(each, tables={**each.tables, "groups": table}) for each in analyses]
 
 
 def labels(analyses: Sequence[Analysis]) -> list[str]:
@@ -170,13 +180,16 @@ def _present(parts: Sequence[Part | None]) -> list[Part]:
 
 
 def _titled(part: Part | None, name: str) -> Part | None:
-    if part is None or not hasattr(part, "title"):
-        return part
-    return attrs.evolve(part, title=f"{name}: {part.title}")
+    if isinstance(part, Chart | Table | Code):
+        return attrs.evolve(part, title=f"{name}: {part.title}")
+    return part
 
 
 def _level(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Give charts of the same thing the same height and scale, so that they can be compared."""
+    """Give charts of the same thing the same scales, so that they can be compared."""
+    drawn = [part for part in parts if isinstance(part, Chart)]
+    for views in zip(*(part.views for part in drawn), strict=False):
+        same_scales([view.figure for view in views])
     return parts
 
 
