@@ -8,17 +8,22 @@ RUN := $(VENV)/bin/python
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 ROOMS := actors analytics model strategies
 
-.PHONY: help demo test lint bench clean tools links
+.PHONY: help demo test test-browser lint bench clean tools links
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.installed ## run the demonstration
 	@rm -rf runs/demo
 	@$(VENV)/bin/wavetank run examples/scenarios/rolling_restart.toml --out runs/demo
+	@echo
+	@$(VENV)/bin/wavetank report runs/demo
 
 test: $(VENV)/.installed ## run the tests
 	@$(RUN) -m pytest
+
+test-browser: $(VENV)/.browser ## open reports in a real browser
+	@$(RUN) -m pytest -m browser
 
 lint: $(VENV)/.installed links ## check format, style and types
 	@$(RUN) -m ruff format --check
@@ -46,6 +51,12 @@ $(VENV)/.installed: setup.cfg pyproject.toml | tools
 
 $(VENV)/.bench: $(VENV)/.installed
 	@$(PIP_INSTALL) --editable '.[bench]'
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.installed
+	@$(PIP_INSTALL) --editable '.[browser]'
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+		$(RUN) -m playwright install chromium
 	@touch $@
 
 # The package under its own name for mypy, which cannot be told that this folder is wavetank.

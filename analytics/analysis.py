@@ -87,7 +87,7 @@ class Analysis:
     @property
     def groups(self) -> list[str]:
         """All groups that did anything, by name."""
-        return sorted({row["group"] for row in self.rows("groups")})
+        return sorted({row["group"] for row in self.rows("happenings") if row["group"] is not None})
 
 
 def analyse(
@@ -113,7 +113,6 @@ class _Run:
         self.info = read_info(subject.directory)
         self.found = look(subject.directory)
         self.events = read(spark, self.found)
-        self.duration_us = self.info.virtual_us
         self.tables: dict[str, pa.Table] = {}
         scenario = self.info.scenario if isinstance(self.info.scenario, dict) else {}
         groups = scenario.get("groups") or ()
@@ -124,8 +123,7 @@ class _Run:
 
     def steps(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
         """What is worked out, under which name, and what to say meanwhile."""
-        yield "extent", "reading events", self.extent
-        yield "groups", "groups", lambda: groups(self.events)
+        yield "happenings", "reading events", lambda: census(self.events)
         yield "faults", "faults", lambda: faults(self.events)
         yield "throughput", "throughput", self.throughput
         yield "lag", "lag", self.lag
@@ -138,12 +136,13 @@ class _Run:
     @property
     def window_us(self) -> int:
         """The width of a point of a chart."""
-        if self.duration_us == 0 and "extent" in self.tables:
-            self.duration_us = self.tables["extent"]["end_us"][0].as_py() or 0
         return window_for(self.duration_us)
 
-    def extent(self) -> DataFrame:
-        return self.events.agg(F.count(F.lit(1)).alias("events"), F.max("time_us").alias("end_us"))
+    @property
+    def duration_us(self) -> int:
+        """How long the run took; of one going on, up to the last event."""
+        last_us = self.tables["happenings"]["last_us"].to_pylist()
+        return self.info.virtual_us or max(last_us, default=0)
 
     def throughput(self) -> DataFrame:
         return throughput(self.events, _seconds(self.window_us), ("topic", "group"))
@@ -171,10 +170,9 @@ class _Run:
 
     def analysis(self) -> Analysis:
         self.fine.unpersist()
-        extent = self.tables.pop("extent")
         return Analysis(
             directory=self.subject.directory, info=self.info, objectives=self.subject.objectives,
-            events=extent["events"][0].as_py(), duration_us=self.duration_us,
+            events=self.found.events, duration_us=self.duration_us,
             window_us=self.window_us, notes=tuple(self.notes()), tables=self.tables,
         )  # fmt: skip
 
@@ -201,9 +199,13 @@ def window_for(duration_us: int) -> int:
     return -(-duration_us // (POINTS * day_us)) * day_us
 
 
-def groups(events: DataFrame) -> DataFrame:
-    """The names of all groups: column group."""
-    return events.where("group is not null").select("group").distinct().orderBy("group")
+def census(events: DataFrame) -> DataFrame:
+    """What happened to which group, how often, and when last: kind, group, events, last_us."""
+    return (
+        events.groupBy("kind", "group")
+        .agg(F.count(F.lit(1)).alias("events"), F.max("time_us").alias("last_us"))
+        .orderBy("kind", "group")
+    )
 
 
 def faults(events: DataFrame) -> DataFrame:

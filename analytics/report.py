@@ -160,8 +160,8 @@ def _several(analyses: Sequence[Analysis]) -> str:
 def _with_all_groups(analyses: Sequence[Analysis]) -> list[Analysis]:
     """Let every run know the groups of all, so that a group has one colour."""
     names = sorted({group for analysis in analyses for group in analysis.groups})
-    table = pa.table({"group": pa.array(names, pa.string())})
-    return [attrs.evolve(each, tables={**each.tables, "groups": table}) for each in analyses]
+    known = pa.table({"group": pa.array(names, pa.string())})
+    return [attrs.evolve(each, tables={**each.tables, "happenings": known}) for each in analyses]
 
 
 def labels(analyses: Sequence[Analysis]) -> list[str]:

@@ -4,9 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pyarrow as pa
 from running import quick
 
 import wavetank as wt
+from wavetank.analytics.analysis import Analysis
+from wavetank.model.rundir import RunInfo
+from wavetank.strategies.scenario_files import to_dict
 
 ROGUE = '<script>alert(1)</script> & "co"'
 """A name that would be markup if it were let."""
@@ -19,10 +23,82 @@ def scenario(**changes: Any) -> wt.Scenario:
         timeline=[wt.Crash(at=6, target="billing-1", for_=4)],
         objectives=[wt.Objective(max_lag=30), wt.Objective(group="billing", max_unavailability=0)],
     )
-    second = wt.GroupPlan("audit", ["orders"], consumers=2, delivery="broadcast", service="1ms")
+    second = wt.GroupPlan(
+        "audit", ["orders"], consumers=2, delivery="broadcast", service=wt.ConstantService("1ms")
+    )
     return attrs.evolve(made, name=ROGUE, groups=[*made.groups, second], **changes)
 
 
 def record(directory: Path, **changes: Any) -> wt.Run:
     """Run it; its events go to this directory."""
     return wt.run(scenario(**changes), out=directory)
+
+
+def sample(directory: Path) -> Analysis:
+    """What Spark could have found out about a run: made up, so that pages need no Spark."""
+    second = 1_000_000
+    seconds = range(120)
+    throughput = [
+        {"window_us": at * second, "kind": kind, "topic": "orders", "group": group,
+         "records": 900 + 40 * (at % 7) + 15 * number, "bytes": 90_000 + 4_000 * (at % 7)}
+        for at in seconds
+        for number, (kind, group) in enumerate([
+            ("appended", None), ("delivered", "billing"), ("acknowledged", "billing"),
+            ("delivered", ROGUE), ("acknowledged", ROGUE),
+        ])
+    ]  # fmt: skip
+    lag = [
+        {"time_us": (at + 1) * second, "group": group, "reader": group,
+         "records": max(0, 4_000 - 200 * abs(at - 60)) + 50 * (at % 3),
+         "age_us": max(0, 8 * second - second // 2 * abs(at - 60)) + 200_000}
+        for at in seconds
+        for group in ("billing", ROGUE)
+    ]  # fmt: skip
+    spread = {"records": 900, "mean_us": 30_000.0, "p50_us": 21_000.0, "p90_us": 60_000.0,
+              "p99_us": 180_000.0, "p999_us": 900_000.0, "max_us": 2_100_000}  # fmt: skip
+    stages = [(g, s) for g in ("billing", ROGUE) for s in ("delivered", "acknowledged")]
+    owners = [
+        {"group": "billing", "topic": "orders", "partition": partition,
+         "member": f"billing-{(partition + turn) % 3}", "from_us": (1 + 60 * turn) * second,
+         "until_us": 58 * second if turn == 0 else None}
+        for partition in range(12)
+        for turn in (0, 1)
+    ]  # fmt: skip
+    rebalance = {
+        "group": "billing", "number": 1, "generation": 2, "cause": "a member left",
+        "started_us": 58 * second, "completed_us": 61 * second, "duration_us": 3 * second,
+        "members": 3, "moved": 12, "partitions_unavailable": 12, "unavailable_us": 36 * second,
+        "longest_us": 3 * second, "lag_before": 10, "lag_peak": 4_000, "lag_added": 3_990,
+        "caught_up_us": 20 * second, "starts": 1,
+    }  # fmt: skip
+    tables = {
+        "happenings": [{"kind": "x", "group": group} for group in ("billing", ROGUE, None)],
+        "faults": [
+            {"time_us": 57 * second, "kind": "node_crashed", "node": "billing-1", "detail": None},
+            {"time_us": 70 * second, "kind": "node_restarted", "node": "billing-1", "detail": None},
+        ],
+        "throughput": throughput,
+        "lag": lag,
+        "latency": [{"stage": stage, "group": group, **spread} for group, stage in stages],
+        "latency_over_time": [
+            {"window_us": at * second, "stage": stage, "group": group, **spread}
+            for at in seconds
+            for group, stage in stages
+        ],
+        "ownership": owners,
+        "outages": [
+            {"group": "billing", "topic": "orders", "partition": partition,
+             "from_us": 58 * second, "until_us": 61 * second}
+            for partition in range(12)
+        ],
+        "rebalances": [rebalance],
+    }  # fmt: skip
+    info = RunInfo(
+        scenario=to_dict(scenario()), seed=7, engine="simulated", versions={"wavetank": "0.1.0"},
+        state="finished", digest="0" * 64, virtual_us=120 * second, wall_started="2025-01-01",
+    )  # fmt: skip
+    return Analysis(
+        directory=directory, info=info, events=12_345, duration_us=120 * second, window_us=second,
+        objectives=({"met": True, "text": "billing: fine, met"},), notes=(),
+        tables={name: pa.Table.from_pylist(rows) for name, rows in tables.items()},
+    )  # fmt: skip
