@@ -1,6 +1,7 @@
 """The figures of a run for a report: every measure once, in tables that fit on a page."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -9,15 +10,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ..model import kinds
 from ..model.counters import FAULTS, MAX_FAULTS
 from ..model.durations import SECOND_US
 from ..model.rundir import RunInfo, read_info
+from .clocks import drift
 from .events import look, read, telling
+from .flows import flow, inboxes
 from .lag import lag
 from .latency import latency
+from .monitors import burrow, lag_exporter
 from .ownership import outages, ownership
 from .rebalances import rebalances
+from .skew import skew
 from .throughput import throughput
+from .troubles import losses, redeliveries
 
 Row: TypeAlias = dict[str, Any]
 
@@ -30,6 +37,8 @@ WIDTHS_US: Final = tuple(
         43_200, 86_400,
     )
 )  # fmt: skip
+MONITORS_LOOK_US: Final = 10 * SECOND_US
+MAX_FLOWS: Final = 200
 FINER: Final = 30
 """So many times within a window lag is looked at, of which the window shows the worst."""
 
@@ -97,8 +106,11 @@ def analyse(
 ) -> list[Analysis]:
     """Work out every measure of every run, in steps that `progress` is told."""
     runs = [_Run(spark, subject) for subject in subjects]
-    steps = [(run, *step) for run in runs for step in run.steps()]
     with telling([subject.directory for subject in subjects]):
+        for run in runs:
+            progress(Step(run.about("reading events"), 0, 0))
+            run.tables["happenings"] = census(run.events).toArrow()
+        steps = [(run, *step) for run in runs for step in run.steps()]
         for number, (run, name, text, measure) in enumerate(steps, 1):
             progress(Step(run.about(text), number, len(steps)))
             run.tables[name] = measure().toArrow()
@@ -123,7 +135,6 @@ class _Run:
 
     def steps(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
         """What is worked out, under which name, and what to say meanwhile."""
-        yield "happenings", "reading events", lambda: census(self.events)
         yield "faults", "faults", lambda: faults(self.events)
         yield "throughput", "throughput", self.throughput
         yield "lag", "lag", self.lag
@@ -132,6 +143,19 @@ class _Run:
         yield "ownership", "owners of partitions", lambda: ownership(self.events)
         yield "outages", "partitions without an owner", lambda: outages(self.events)
         yield "rebalances", "rebalances", self.rebalances
+        for over in ("partition", "member"):
+            yield f"skew_{over}", f"skew over {over}s", partial(skew, self.events, over)
+        yield "redeliveries", "redeliveries", lambda: redeliveries(self.events)
+        yield "losses", "losses", lambda: losses(self.events)
+        yield "exporter", "what a lag exporter shows", self.exporter
+        yield "burrow", "what Burrow says", self.burrow
+        kinds_seen = set(self.tables["happenings"]["kind"].to_pylist())
+        if kinds.CLOCK_SKEWED in kinds_seen:
+            yield "drift", "drift of clocks", self.drift
+        if kinds.INBOX_OBSERVED in kinds_seen:
+            yield "inboxes", "depth of inboxes", self.inboxes
+        if kinds.MESSAGES_OBSERVED in kinds_seen:
+            yield "flow", "messages", lambda: flow(self.events).limit(MAX_FLOWS)
 
     @property
     def window_us(self) -> int:
@@ -163,6 +187,42 @@ class _Run:
             .groupBy(end_us.cast("long").alias("time_us"), "group", "reader")
             .agg(F.max("records").alias("records"), F.max("age_us").alias("age_us"))
             .orderBy("group", "reader", "time_us")
+        )
+
+    def exporter(self) -> DataFrame:
+        """By group, the partition furthest behind: time_us, group, records, age_us."""
+        shown = lag_exporter(self.events, _seconds(self.look_us))
+        return (
+            shown.groupBy("time_us", "group")
+            .agg(F.sum("records").alias("records"), F.max("age_us").alias("age_us"))
+            .orderBy("group", "time_us")
+        )
+
+    def burrow(self) -> DataFrame:
+        """The status of groups at each look: time_us, group, status."""
+        said = burrow(self.events, _seconds(self.look_us))
+        return (
+            said.groupBy("time_us", "group")
+            .agg(F.max("group_status").alias("status"))
+            .orderBy("group", "time_us")
+        )
+
+    @property
+    def look_us(self) -> int:
+        """How often monitoring tools look: as they do, unless the run is too long for a chart."""
+        return max(MONITORS_LOOK_US, self.window_us)
+
+    def drift(self) -> DataFrame:
+        return drift(self.events, _seconds(self.window_us))
+
+    def inboxes(self) -> DataFrame:
+        """The deepest inbox of each node in each window: window_us, node, deepest."""
+        start_us = F.col("time_us") - F.col("time_us") % F.lit(self.window_us)
+        return (
+            inboxes(self.events)
+            .groupBy(start_us.alias("window_us"), "node")
+            .agg(F.max("deepest").alias("deepest"))
+            .orderBy("node", "window_us")
         )
 
     def rebalances(self) -> DataFrame:

@@ -77,6 +77,8 @@ def _of_group(analysis: Analysis, group: str) -> Iterator[Figure]:
     for row in _own(analysis, "latency", group):
         for column, name in (("p50_us", "50 %"), ("p99_us", "99 %"), ("max_us", "all")):
             yield Figure(f"{name} {row['stage']} within", group, row[column], "us")
+    again = _sum(_own(analysis, "redeliveries", group), "redelivered")
+    yield Figure("records delivered again", group, again, "records")
     yield Figure("rebalances", group, _sum(rounds, "starts"), "")
     yield Figure("partitions moved", group, _sum(rounds, "moved"), "")
     yield Figure("time without an owner, all partitions", group, sum(outages), "us")

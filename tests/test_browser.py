@@ -55,7 +55,7 @@ class Opened:
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
         self.page.wait_for_function(
-            "() => [...document.querySelectorAll('.chart')].every(e => e.querySelector('.main-svg'))"
+            "() => [...document.querySelectorAll('.chart')].every(e => e.querySelector('svg'))"
         )
 
     def ranges(self) -> list[list[float]]:
