@@ -81,7 +81,7 @@ def burrow(analysis: Analysis) -> Table | None:
         counts[row["group"]][row["status"]] += 1
     statuses = sorted({status for each in counts.values() for status in each})
     tints = charts.colours(analysis)
-    rows = tuple(
+    rows: tuple[tuple[str | Cell, ...], ...] = tuple(
         (
             Cell(group, tints.get(group)), str(sum(each.values())),
             *(wording.share(each[status] / sum(each.values())) for status in statuses),
