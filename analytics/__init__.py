@@ -1,7 +1,7 @@
 """Analytics on Spark: event log in, DataFrames out. Only importing this room loads PySpark."""
 
 from .clocks import drift
-from .events import load
+from .events import SparkFailedError, load
 from .flows import flow, inboxes
 from .lag import lag
 from .latency import latency
@@ -9,13 +9,15 @@ from .measures import happenings
 from .monitors import burrow, lag_exporter, monitor_errors
 from .ownership import outages, ownership
 from .rebalances import rebalances
-from .session import JavaMissingError, session
+from .session import JavaMissingError, SparkUnreachableError, session
 from .skew import hot_keys, skew
 from .throughput import throughput
 from .troubles import duplicates, losses, redeliveries
 
 __all__ = [
     "JavaMissingError",
+    "SparkFailedError",
+    "SparkUnreachableError",
     "burrow",
     "drift",
     "duplicates",
