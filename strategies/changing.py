@@ -53,15 +53,26 @@ def change(data: Table, assignments: Sequence[str]) -> Table:
 
 
 def _assign(data: Table, assignment: str) -> None:
+    path, text = split(assignment)
+    put(data, path, read_value(text))
+
+
+def split(assignment: str) -> tuple[str, str]:
+    """The path and the text of the value in "path=value"."""
     match = _ASSIGNMENT.fullmatch(assignment)
     if match is None or not match[1].strip():
         raise BadValueError(f"{assignment}: expected path=value")
-    *steps, last = _steps(match[1].strip())
+    return match[1].strip(), match[2].strip()
+
+
+def put(data: Table, path: str, value: object) -> None:
+    """Set what is at a path, in place."""
+    *steps, last = _steps(path)
     place: Any = data
     where = ""
     for step, after in pairwise([*steps, last]):
         place, where = _entered(place, where, step, after)
-    place[_slot(place, where, last)] = _value(match[2].strip())
+    place[_slot(place, where, last)] = value
 
 
 def _steps(path: str) -> list[_Key | _Item]:
@@ -116,7 +127,7 @@ def _index(place: Any, where: str, name: str) -> int:
     raise BadValueError(f"{where}[{name}]: unknown name; {error.hint(shown)}")
 
 
-def _value(text: str) -> object:
+def read_value(text: str) -> object:
     """What TOML makes of a text, or the text; a name that looks like a date is a name."""
     try:
         read = tomllib.loads(f"value = {text}")

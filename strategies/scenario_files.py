@@ -22,16 +22,17 @@ from .tables import Table
 _WHERE: Final = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 _DEEPEST: Final = 10
 
-__all__ = ["change", "from_dict", "load", "parse", "to_dict"]
+__all__ = ["change", "from_dict", "load", "parse", "read", "to_dict"]
 
 
 def load(path: str | PathLike[str], changes: Sequence[str] = ()) -> Scenario:
     """Read a scenario from a file, with some changes as `change` takes them."""
-    source, data = str(path), _read(path)
+    source, data = str(path), read(path)
     return _build(change(data, changes) if changes else data, source, Path(path).parent)
 
 
-def _read(path: str | PathLike[str]) -> Table:
+def read(path: str | PathLike[str]) -> Table:
+    """The plain data of a file, whether a scenario can be made of it or not."""
     source = str(path)
     try:
         return _parse(Path(path).read_text("utf-8-sig"), source)
