@@ -82,6 +82,7 @@ from .strategies.workload import (
     UniformKeys,
     ZipfKeys,
 )
+from .sweeping import Plan, Sweep, plan, sweep
 
 __version__ = "0.1.0"
 
@@ -128,6 +129,7 @@ __all__ = [
     "Pause",
     "Payload",
     "PayloadError",
+    "Plan",
     "Poisson",
     "ProducerFencedError",
     "ProducerPlan",
@@ -147,6 +149,7 @@ __all__ = [
     "Slow",
     "Start",
     "Stop",
+    "Sweep",
     "SwitchAssignor",
     "TimeStandsStillError",
     "Timeout",
@@ -166,8 +169,10 @@ __all__ = [
     "dead_letter",
     "load_scenario",
     "lognormal",
+    "plan",
     "receives",
     "run",
+    "sweep",
     "trace",
     "uniform",
 ]

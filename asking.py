@@ -96,8 +96,8 @@ def _axes(vary: Mapping[str, Sequence[Any]] | Sequence[Axis]) -> tuple[Axis, ...
 
 
 def _seeds(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if not 1 <= seeds <= MOST_RUNS:
+    if isinstance(seeds, int):
+        if isinstance(seeds, bool) or not 1 <= seeds <= MOST_RUNS:
             raise BadValueError(f"seeds = {seeds}: expected from 1 to {MOST_RUNS:,}")
         return tuple(range(first, first + seeds))
     if not seeds or len(set(seeds)) < len(seeds):

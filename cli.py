@@ -1,4 +1,4 @@
-"""The command line: `wavetank run`, `check`, `new`, `show`, `events`, `verify`, `report`, `shell`.
+"""The command line: `wavetank run`, `check`, `new`, `show`, `events`, `verify`, `report`, `sweep`, …
 
 What a user typed wrong is one clear line and status 2, never a stack trace; an objective that is
 not met is status 1.
@@ -6,53 +6,27 @@ not met is status 1.
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from . import __version__, reporting, terminal
+from . import __version__, cli_sweeps, reporting, terminal
 from .actors.runner import Run, load_handler, run
 from .actors.verifying import verify as verify_run
-from .model.durations import Duration, to_us
+from .cli_common import BAD_INPUT, NOT_MET, as_duration, clean, find_handlers, lasting
+from .model.durations import to_us
 from .model.errors import WavetankError
 from .model.events import Event, to_events
 from .model.rundir import segments
 from .strategies import scenario_files
 from .strategies.scenario import Scenario
 
-BAD_INPUT: Final = 2
-NOT_MET: Final = 1
+__all__ = ["BAD_INPUT", "NOT_MET", "main"]
+
 COMPARISON: Final = "comparison.html"
 TEMPLATE: Final = Path(__file__).with_name("strategies") / "template.toml"
-
-
-def _clean(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn what a user can cause into a line on stderr."""
-
-    @wraps(function)
-    def inner(*arguments: Any, **options: Any) -> Any:
-        try:
-            return function(*arguments, **options)
-        except BrokenPipeError:
-            raise  # Whoever read has enough: click ends in silence.
-        except (WavetankError, OSError) as error:
-            click.echo(f"wavetank: {_said(error)}", err=True)
-            sys.exit(BAD_INPUT)
-        except KeyboardInterrupt:
-            click.echo("wavetank: interrupted", err=True)
-            sys.exit(130)
-
-    return inner
-
-
-def _said(error: Exception) -> str:
-    """What went wrong; of what the operating system says, without its number."""
-    if isinstance(error, OSError) and not isinstance(error, WavetankError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -61,31 +35,20 @@ def main() -> None:
     """A wave tank for event-streaming systems."""
 
 
+main.add_command(cli_sweeps.sweep)
+main.add_command(cli_sweeps.plan)
+
+
 def _load(
     file: str, changes: tuple[str, ...], seed: int | None, duration: str | None, live: bool
 ) -> Scenario:
-    more = list(changes)
+    more = [*changes, *lasting(duration)]
     if seed is not None:
         more.append(f"seed={seed}")
-    if duration is not None:
-        more.append(f"duration={json.dumps(_duration(duration))}")
     if live:
         more.append('engine="live"')
-    _find_handlers(Path(file).parent)
+    find_handlers(Path(file).parent)
     return scenario_files.load(file, more)
-
-
-def _duration(text: str) -> Duration:
-    """What was typed: a number is seconds, as in a file."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _find_handlers(folder: Path) -> None:
-    """Let handlers be imported from a folder: for a scenario, that of its file."""
-    sys.path.insert(0, str(folder.resolve()))
 
 
 @main.command("run", epilog="Example: wavetank run rolling.toml --set groups[0].consumers=8")
@@ -96,7 +59,7 @@ def _find_handlers(folder: Path) -> None:
 @click.option("--live", is_flag=True, help="On threads, in real time.")
 @click.option("--out", type=click.Path(), help="A new directory for the events.")
 @click.option("--json", "as_json", is_flag=True, help="The figures as JSON.")
-@_clean
+@clean
 def run_command(
     file: str,
     seed: int | None,
@@ -128,7 +91,7 @@ def _show(done: Run, as_json: bool) -> None:
 @main.command(epilog="Example: wavetank check rolling.toml")
 @click.argument("file", type=click.Path())
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change a setting.")
-@_clean
+@clean
 def check(file: str, changes: tuple[str, ...]) -> None:
     """Say whether a scenario can be run, and all that is wrong with it."""
     scenario = _load(file, changes, None, None, live=False)
@@ -139,7 +102,7 @@ def check(file: str, changes: tuple[str, ...]) -> None:
 
 @main.command(epilog="Example: wavetank new flash_sale")
 @click.argument("name")
-@_clean
+@clean
 def new(name: str) -> None:
     """Write a commented scenario to start from: NAME.toml."""
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
@@ -155,7 +118,7 @@ def new(name: str) -> None:
 @main.command(epilog="Example: wavetank show runs/first")
 @click.argument("directory", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="The figures as JSON.")
-@_clean
+@clean
 def show(directory: str, as_json: bool) -> None:
     """Show the summary of a run that was written with --out."""
     _show(reporting.read(directory), as_json)
@@ -170,7 +133,7 @@ def show(directory: str, as_json: bool) -> None:
 @click.option("--from", "start", help="Only events from this time on, such as 90s.")
 @click.option("--to", "end", help="Only events up to this time.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object for each event.")
-@_clean
+@clean
 def events(directory: str, kinds: tuple[str, ...], as_json: bool, **wanted: Any) -> None:
     """Print what happened in a run, an event a line."""
     lines = (
@@ -193,8 +156,8 @@ def _matching(
     start: str | None,
     end: str | None,
 ) -> Iterator[Event]:
-    since_us = 0 if start is None else to_us(_duration(start), "from")
-    until_us = None if end is None else to_us(_duration(end), "to")
+    since_us = 0 if start is None else to_us(as_duration(start), "from")
+    until_us = None if end is None else to_us(as_duration(end), "to")
     for table in segments(directory, kinds):
         for event in to_events(table):
             if (
@@ -210,13 +173,13 @@ def _matching(
 @main.command(epilog="Example: wavetank verify runs/first")
 @click.argument("directory", type=click.Path())
 @click.option("--handlers", type=click.Path(), default=".", help="The folder of its handlers.")
-@_clean
+@clean
 def verify(directory: str, handlers: str) -> None:
     """Run a run's scenario and seed again, and compare what happened.
 
     The status is 0 if it is the same, 1 if not, 2 for bad input.
     """
-    _find_handlers(Path(handlers))
+    find_handlers(Path(handlers))
     scenario = reporting.scenario_of(directory)
     with terminal.warnings(), terminal.progress(scenario) as progress:
         found = verify_run(scenario, directory, progress)
@@ -233,7 +196,7 @@ def verify(directory: str, handlers: str) -> None:
     "--json", "as_json", is_flag=True, help="The figures as JSON; a page only with --out."
 )
 @click.option("--parquet", type=click.Path(file_okay=False), help="A folder for a table a measure.")
-@_clean
+@clean
 def report(
     directories: tuple[str, ...],
     out: str | None,
@@ -264,7 +227,7 @@ def report(
 @click.option("--brokers", type=click.IntRange(min=1), default=1, help="How many brokers.")
 @click.option("--simulated", is_flag=True, help="In virtual time.")
 @click.option("--seed", type=int, default=0, help="The seed of a simulation.")
-@_clean
+@clean
 def shell(file: str | None, brokers: int, simulated: bool, seed: int) -> None:
     """Talk to a cluster: make topics and groups, produce, consume, break things."""
     from .shell import main as run_shell  # it brings along a library for prompts

@@ -101,7 +101,7 @@ def warnings() -> Iterator[None]:
 
 def show(run: Run, console: Console | None = None) -> None:
     """Show what happened in a run."""
-    out = console or _console()
+    out = console or plain_console()
     summary = run.summary
     out.print(Text(run.scenario.name, "bold") + f": {describe(run.scenario)}")
     took = f" in {run.info.wall_seconds:.1f} s" if run.info.wall_seconds else ""
@@ -127,7 +127,7 @@ def show(run: Run, console: Console | None = None) -> None:
         out.print(sign + f" {judgement.text}")
 
 
-def _console() -> Console:
+def plain_console() -> Console:
     """Standard output; what is piped is never cut off, and names with brackets are only names."""
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     if not console.is_terminal:
@@ -148,7 +148,8 @@ def describe(scenario: Scenario) -> str:
     return ", ".join([*parts, scenario.engine])
 
 
-def _table(*heads: str) -> Table:
+def plain_table(*heads: str) -> Table:
+    """A table without lines: names to the left, figures to the right."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for index, head in enumerate(heads):
         table.add_column(head, justify="left" if index == 0 else "right", no_wrap=True)
@@ -156,7 +157,7 @@ def _table(*heads: str) -> Table:
 
 
 def _flow(summary: Summary) -> Table:
-    table = _table("records", "total", "a second", "peak", "MB")
+    table = plain_table("records", "total", "a second", "peak", "MB")
     traffics: list[tuple[str, Traffic]] = [
         ("appended", summary.appended),
         ("delivered", summary.delivered),
@@ -172,7 +173,7 @@ def _flow(summary: Summary) -> Table:
 
 
 def _lags(summary: Summary) -> Table:
-    table = _table("lag", "now", "worst", "at", "now", "worst", "at", "over time")
+    table = plain_table("lag", "now", "worst", "at", "now", "worst", "at", "over time")
     for group in summary.groups.values():
         records, time = group.lag_records, group.lag_us
         table.add_row(
@@ -184,7 +185,7 @@ def _lags(summary: Summary) -> Table:
 
 
 def _latencies(summary: Summary) -> Table:
-    table = _table("latency to", "p50", "p90", "p99", "p99.9", "max")
+    table = plain_table("latency to", "p50", "p90", "p99", "p99.9", "max")
     for group in summary.groups.values():
         rows: list[tuple[str, Latency]] = [
             (f"{group.name}, delivered", group.delivery_latency),
@@ -197,7 +198,7 @@ def _latencies(summary: Summary) -> Table:
 
 
 def _rebalances(summary: Summary) -> Table:
-    table = _table(
+    table = plain_table(
         "rebalances", "number", "in all", "longest", "moved", "unowned", "longest", "redelivered"
     )
     for group in summary.groups.values():

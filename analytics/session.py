@@ -131,9 +131,14 @@ def cores(spark: SparkSession) -> int:
         return _CONNECT_CORES
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Whether everything runs on this machine, in processes that this one started."""
+    return (spark.conf.get("spark.master", "") or "").startswith("local")
+
+
 def ship(spark: SparkSession) -> None:
     """Let executors elsewhere import this very package; what it needs must be installed there."""
-    if not spark.conf.get("spark.master", "local").startswith("local"):
+    if not is_local(spark):
         folder = mkdtemp()  # Executors may come for it at any time.
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         spark.addArtifacts(str(_packed(Path(folder))), pyfile=True)

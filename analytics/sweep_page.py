@@ -1,27 +1,32 @@
 """The page of a sweep: what was found, as one file that needs nothing else."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 from plotly.offline import get_plotlyjs
+from pyspark.sql import DataFrame
 
+from ..model.journal import write
 from ..model.outcome import FIGURES, Figure
+from . import answers
 
-PALETTE: Final = ("#0a84c1", "#e08e0b", "#0d9f77", "#c9659b", "#d1540a", "#7a6ff0", "#3fb6d9", "#8a8d2f")  # fmt: skip
+PALETTE: Final = (
+    "#0a84c1", "#e08e0b", "#0d9f77", "#c9659b", "#d1540a", "#7a6ff0", "#3fb6d9", "#8a8d2f",
+)  # fmt: skip
 MOST_LINES: Final = 12
 SECOND_US: Final = 1_000_000
 
 
 @attrs.frozen(kw_only=True)
-class Found:
-    """What a sweep has found, as plain rows of the measures in answers.py."""
+class Answers:
+    """What a sweep has found: the rows of the measures in answers.py."""
 
     name: str
-    said: Sequence[str]
-    """In a few sentences."""
     axes: Mapping[str, Sequence[str]]
     """The varied paths, with their values as texts."""
     settings: Mapping[int, Mapping[str, str]]
@@ -29,6 +34,62 @@ class Found:
     spread: Sequence[Mapping[str, Any]]
     shares: Sequence[Mapping[str, Any]]
     effects: Sequence[Mapping[str, Any]]
+    figure: str
+    against: int
+    """The variant that the others are compared with, by the figure."""
+    compared: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(
+        cls,
+        results: DataFrame,
+        *,
+        name: str,
+        axes: Mapping[str, Sequence[str]],
+        figure: str,
+        against: int,
+    ) -> "Answers":
+        """Measure the results of a sweep."""
+        variants = results.select("variant", "settings").dropDuplicates(["variant"]).toArrow()
+        return cls(
+            name=name,
+            axes=axes,
+            settings={row["variant"]: dict(row["settings"]) for row in variants.to_pylist()},
+            spread=answers.spread(results).toArrow().to_pylist(),
+            shares=answers.shares(results).toArrow().to_pylist(),
+            effects=answers.effects(results).toArrow().to_pylist(),
+            figure=figure,
+            against=against,
+            compared=answers.compare(results, figure, against).toArrow().to_pylist(),
+        )
+
+    def write_page(self, path: Path, said: Iterable[str] = ()) -> None:
+        """Write the page, in the place of the one that may be there."""
+        write(path, page(self, said))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        figures: dict[int, dict[str, Any]] = {}
+        for row in self.spread:
+            three = {name: row[name] for name in ("p5", "median", "p95")}
+            figures.setdefault(row["variant"], {})[row["figure"]] = three
+        settings: dict[str, dict[str, float]] = {}
+        for row in self.effects:
+            settings.setdefault(row["figure"], {})[row["setting"]] = row["share"]
+        return {
+            "variants": [
+                {
+                    **row,
+                    "settings": self.settings[row["variant"]],
+                    "figures": figures.get(row["variant"], {}),
+                }
+                for row in self.shares
+            ],
+            "effects": settings,
+            "compared": {
+                "figure": self.figure, "against": self.against, "variants": list(self.compared),
+            },
+        }  # fmt: skip
 
 
 def shown_figures(spread: Iterable[Mapping[str, Any]]) -> list[Figure]:
@@ -39,8 +100,8 @@ def shown_figures(spread: Iterable[Mapping[str, Any]]) -> list[Figure]:
     return [figure for figure in FIGURES if len(seen.get(figure.name, ())) > 1]
 
 
-def page(found: Found) -> str:
-    """The page as HTML, with plotly.js in it."""
+def page(found: Answers, said: Iterable[str] = ()) -> str:
+    """The page as HTML, with plotly.js in it; what is said comes first."""
     figures = shown_figures(found.spread)
     charts = {figure.name: chart(found, figure) for figure in figures}
     cards = "".join(
@@ -48,11 +109,10 @@ def page(found: Found) -> str:
         f'<div class="chart" id="{figure.name}"></div></div>'
         for figure in figures
     )
-    said = "".join(f"<p>{escape(line)}</p>" for line in found.said)
     parts = {
         "NAME": escape(found.name),
         "STYLE": _STYLE,
-        "SAID": said,
+        "SAID": "".join(f"<p>{escape(line)}</p>" for line in said),
         "SHARES": _shares(found.shares),
         "EFFECTS": _effects(found.effects, figures),
         "CARDS": cards,
@@ -61,13 +121,10 @@ def page(found: Found) -> str:
         # A text in it must not end the script.
         "CHARTS": json.dumps(charts).replace("<", "\\u003c"),
     }
-    text = _PAGE
-    for name, part in parts.items():
-        text = text.replace(f"[[{name}]]", part, 1)
-    return text
+    return re.sub(r"\[\[([A-Z]+)\]\]", lambda place: parts[place[1]], _PAGE)
 
 
-def chart(found: Found, figure: Figure) -> dict[str, Any]:
+def chart(found: Answers, figure: Figure) -> dict[str, Any]:
     """A figure against the setting with most values, a line for each combination of the others.
 
     A point is the median over seeds; its bar goes from the 5 % to the 95 % percentile.
@@ -162,7 +219,8 @@ _STYLE: Final = """
   --line: #dfe4ea; --accent: #0a84c1; }
 @media (prefers-color-scheme: dark) { :root { --back: #0f141b; --card: #171e27; --ink: #e4e9f0;
   --soft: #9aa7b6; --line: #2a3441; --accent: #4db2e8; } }
-body { margin: 0; background: var(--back); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 0; background: var(--back); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; }
 main { max-width: 1180px; margin: 0 auto; padding: 28px 20px 60px; }
 p { color: var(--soft); margin: 2px 0; max-width: 90ch; }
 section { margin-top: 32px; } h2 { font-size: 20px; margin: 0; } h3 { font-size: 15px; margin: 0; }

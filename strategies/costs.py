@@ -19,7 +19,7 @@ _LONGEST: Final = 1_000
 def _power(base: float, exponent: float) -> float:
     if abs(exponent) > _LARGEST_POWER:
         raise BadValueError(f"exponent {exponent:g}: expected at most {_LARGEST_POWER}")
-    return float(base) ** exponent
+    return float(pow(base, exponent))
 
 
 _OPERATIONS: Final[Mapping[type, Callable[[float, float], float]]] = {
