@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -29,6 +30,7 @@ Simulate: TypeAlias = Callable[[str, str | None], dict[str, Any]]
 """From a scenario as JSON, and a directory for its events or None, to the figures of the run."""
 
 _ROWS: Final = pa.schema([("key", pa.string()), ("row", pa.string())])
+_REASON: Final = re.compile(r"(?:Caused by: )?org\.apache\.spark\.[\w.]+: (.*)")
 _POLL_SECONDS: Final = 0.25
 _ROUNDS: Final = 4
 """A slice is what is left by so many times the cores: the larger, the shorter are slices."""
@@ -79,7 +81,7 @@ def simulate_all(
     try:
         with _watched(out, progress):
             table = frame.toArrow()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise SweepFailedError(f"Spark ended the sweep: {_said(error)}") from error
     except KeyboardInterrupt:
         spark.interruptAll()
@@ -162,8 +164,9 @@ def _watched(out: Path | None, progress: Callable[[int], None] | None) -> Iterat
         progress(journal.count(out) - before)
 
 
-def _said(error: PySparkException) -> str:
-    """The line that says it: of a Python traceback the last, else the first."""
+def _said(error: Exception) -> str:
+    """The line that says it: of a Python traceback the last, else Spark's own reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b: ", line)]
-    return (python[-1:] or lines[:1] or [type(error).__name__])[0]
+    python = [line for line in lines if re.match(r"\w+(Error|Exception): ", line)]
+    spark = [found[1] for line in lines if (found := _REASON.match(line))]
+    return (python[-1:] or spark[-1:] or lines[:1] or [type(error).__name__])[0]

@@ -95,8 +95,8 @@ class Race:
     def next(self, limit: int) -> list[tuple[int, int]]:
         """What to run now, about `limit` runs: pairs of variant and seed.
 
-        The cheapest that is left gets as many seeds as could drop it, or as many as it has had
-        if it holds; what remains goes to the next ones. Seeds that failed most elsewhere come
+        The cheapest that is left gets as many seeds as could drop it, or as many as it has met
+        if that is more; what remains goes to the next ones. Seeds that failed most elsewhere come
         first, for what is hard for one variant is hard for others.
         """
         wanted: list[tuple[int, int]] = []
@@ -105,7 +105,7 @@ class Race:
         hardest = sorted(self._seeds, key=lambda seed: -self._failures[seed])
         for number in self.left:
             known = self._known[number]
-            ask = max(self._spare(number) + 1, len(known))
+            ask = max(self._spare(number) + 1, sum(known.values()))
             room = limit - len(wanted)
             open_seeds = [seed for seed in hardest if seed not in known]
             wanted += [(number, seed) for seed in open_seeds[: min(ask, room)]]

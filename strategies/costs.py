@@ -5,9 +5,9 @@ the varied settings, by their paths. There are numbers, + - * / // % **, min, ma
 """
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping
-from math import isfinite
 from typing import Any, Final
 
 from ..model.errors import BadValueError, UnknownNameError
@@ -19,7 +19,7 @@ _LONGEST: Final = 1_000
 def _power(base: float, exponent: float) -> float:
     if abs(exponent) > _LARGEST_POWER:
         raise BadValueError(f"exponent {exponent:g}: expected at most {_LARGEST_POWER}")
-    return float(pow(base, exponent))
+    return math.pow(base, exponent)
 
 
 _OPERATIONS: Final[Mapping[type, Callable[[float, float], float]]] = {
@@ -41,7 +41,7 @@ def cost(expression: str, known: Mapping[str, Any]) -> float:
         if len(expression) > _LONGEST:
             raise BadValueError(f"expected at most {_LONGEST:,} signs")
         found = _value(tree, known)
-        if isinstance(found, complex) or not isfinite(found):
+        if not math.isfinite(found):
             raise BadValueError("expected a number that is finite")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         why = error if isinstance(error, BadValueError) else "expected a sum such as consumers + 3"
