@@ -20,7 +20,8 @@ def test_without_runs_nothing_is_known():
 
 
 @pytest.mark.parametrize(
-    ("share", "runs", "least"), [(0.95, 50, 48), (0.95, 100, 95), (0.7, 10, 7), (1, 7, 7), (0.01, 9, 1)]
-)  # fmt: skip
+    ("share", "runs", "least"),
+    [(0.95, 50, 48), (0.95, 100, 95), (0.7, 10, 7), (1, 7, 7), (0.01, 9, 1)],
+)
 def test_so_many_of_all_runs_must_be_good(share, runs, least):
     assert needed(share, runs) == least

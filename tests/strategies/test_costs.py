@@ -34,7 +34,8 @@ def test_an_expression_has_the_value_that_python_would_give_it(expression, value
     [
         "", "consumers +", "consumer", "__import__('os')", "consumers.__class__", "(lambda: 1)()",
         "[1][0]", "'a' * 3", "groups[0].assignor", "groups[0].static", "consumers / 0", "max()",
-        "9 ** 9 ** 9", "1e308 * 1e308", "(-1) ** 0.5", "max(1, key=consumers)", "True", "1 if 1 else 2",
+        "9 ** 9 ** 9", "1e308 * 1e308", "(-1) ** 0.5", "max(1, key=consumers)", "True",
+        "1 if 1 else 2",
         "1 + " * 400 + "1", "((((" * 100, "consumers := 3", "0 ** -1", "1\x00",
     ],
 )  # fmt: skip

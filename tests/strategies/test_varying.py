@@ -101,7 +101,7 @@ def test_a_combination_that_cannot_be_is_named_and_one_that_all_share_is_not():
     ],
 )
 def test_what_cannot_be_varied_is_refused_and_named(axes, said):
-    with pytest.raises(wt.ScenarioError, match=".*") as error:
+    with pytest.raises(wt.ScenarioError) as error:
         variants(DATA, axes)
     assert said in str(error.value)
 

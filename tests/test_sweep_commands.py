@@ -1,0 +1,229 @@
+"""`wavetank sweep` and `wavetank plan` as a user meets them: typed, interrupted, killed, afar."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from standalone import standalone
+
+import wavetank as wt
+from wavetank import cli
+from wavetank.strategies.varying import read_axes
+
+TINY = """
+name = "tiny"
+duration = "3s"
+cluster = { settings = { group_initial_rebalance_delay_ms = 200 } }
+topics = [{ name = "orders", partitions = 4 }]
+objectives = [{ max_lag = "1100ms" }]
+
+[[producers]]
+name = "shop"
+topic = "orders"
+arrivals = { kind = "poisson", rate = 200 }
+partitioner = "random"
+
+[[groups]]
+name = "billing"
+topics = ["orders"]
+WORK
+settings = { auto_commit_interval_ms = 200, max_poll_records = 20 }
+"""
+SERVICE = 'service = { kind = "exponential", per_record = "8ms" }'
+GRID = ("--vary", "groups[0].consumers=1,2", "--vary", "topics[0].partitions=2,4")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY.replace("WORK", SERVICE))
+    return path
+
+
+def wavetank(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, [str(argument) for argument in arguments])
+
+
+def rows(out: Path) -> dict[tuple[str, int], dict[str, Any]]:
+    found = pq.read_table(out / "results").to_pylist()
+    by_run = {(row["label"], row["seed"]): row for row in found}
+    assert len(by_run) == len(found)
+    return by_run
+
+
+def test_a_sweep_shows_what_is_enough_and_what_matters(tiny, spark, tmp_path):
+    out = tmp_path / "out"
+    done = wavetank("sweep", tiny, *GRID, "--seeds", 3, "--share", 0.6, "--out", out,
+                    "--figure", "worst_lag_records")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "4 variants × 3 seeds = 12 runs" in done.stderr
+    assert "12 of 12 runs" in done.stderr
+    assert "cheapest: consumers=2, partitions=2" in done.stdout
+    assert "confidence" in done.stdout
+    assert re.search(r"^consumers=1, partitions=2 .*█", done.stdout, re.MULTILINE)
+    assert re.search(r"^explained by +worst_lag_records$", done.stdout, re.MULTILINE)
+    assert "worst_lag_records against consumers=2, partitions=2" in done.stdout
+    assert (out / "sweep.html").read_text().startswith("<!doctype html>")
+    plain = wavetank("sweep", tiny, *GRID, "--seeds", 3, "--share", 0.6, "--out", out, "--json")
+    found = json.loads(plain.stdout)
+    assert found["choice"]["label"] == "consumers=2, partitions=2"
+    assert len(found["variants"]) == 4
+    assert found["failures"] == []
+    # A plan takes what a sweep has left.
+    planned = wavetank("plan", tiny, *GRID, "--seeds", 3, "--share", 0.6, "--out", out, "--json")
+    assert json.loads(planned.stdout)["choice"] == found["choice"]
+    shown = wavetank("plan", tiny, *GRID, "--seeds", 3, "--share", 0.6, "--out", out)
+    assert re.search(r"\d+ of the grid's 12 runs were needed", shown.stdout)
+    assert "consumers=1, partitions=2" in shown.stdout
+    dear = wavetank("plan", tiny, *GRID, "--seeds", 3, "--out", out, "--json",
+                    "--cost", "-partitions - topics[0].partitions")  # fmt: skip
+    assert json.loads(dear.stdout)["choice"]["label"] == "consumers=2, partitions=4"
+
+
+def test_if_nothing_is_enough_the_status_says_so(tiny, spark):
+    for command in ("sweep", "plan"):
+        done = wavetank(command, tiny, "--seeds", 1, "--objective", "max_lag_records=1",
+                        "--objective", "no_lost_records=true", "--duration", "2s",
+                        "--set", "groups[0].consumers=2")  # fmt: skip
+        assert done.exit_code == cli.NOT_MET, done.output
+        assert "no variant meets the objectives with 95% of the seeds" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--vary", "groups[0].consumer=1,2"], 'did you mean "consumers"?'),
+        (["--vary", "groups[0].consumers=9..1"], "expected a range"),
+        (["--vary", "consumers"], "expected path=value"),
+        (["--vary", "groups[0].assignor=range,rang"], 'groups[0].assignor = "rang"'),
+        (["--set", "topics[0].partition=4"], 'did you mean "partitions"?'),
+        (["--objective", "max_leg=3s"], 'did you mean "max_lag"?'),
+        (["--seeds", "0"], "seeds = 0"),
+        (["--share", "0"], "share = 0"),
+        (["--cost", "money"], "cost = 'money'"),
+        (["--duration", "soon"], "duration"),
+    ],
+)
+def test_what_is_typed_wrong_is_said_before_anything_starts(
+    arguments, said, tiny, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("wavetank.cli_sweeps._spark", lambda master: pytest.fail("it started"))
+    for command in ("sweep", "plan"):
+        done = wavetank(command, tiny, *arguments)
+        assert done.exit_code == cli.BAD_INPUT
+        assert said in done.stderr
+        assert "Traceback" not in done.output
+
+
+def test_handlers_come_along_and_what_changes_in_them_is_run_again(tmp_path, spark):
+    path = tmp_path / "handled.toml"
+    path.write_text(TINY.replace("WORK", 'handler = "sweep_handler:handle"'))
+    module = tmp_path / "sweep_handler.py"
+    arguments = ("sweep", path, "--seeds", 2, "--out", tmp_path / "out", "--json")
+    reused = []
+    for text in ("def handle(record):\n    pass\n", "def handle(record):\n    0 / 0\n"):
+        module.write_text(text)
+        sys.modules.pop("sweep_handler", None)
+        done = wavetank(*arguments)
+        found = json.loads(done.stdout)
+        assert found["failures"] == []
+        reused.append(rows(tmp_path / "out"))
+    first, second = reused
+    assert first.keys() == second.keys()
+    assert all(first[run]["digest"] != second[run]["digest"] for run in first)
+
+
+def start(*arguments: object) -> "subprocess.Popen[str]":
+    words = [sys.executable, "-m", "wavetank.cli", *map(str, arguments)]
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def wait_for(process: "subprocess.Popen[str]", least: int) -> None:
+    """Read the progress of a sweep until so many runs are finished."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        found = re.match(r"([\d,]+) of [\d,]+ runs", line)
+        if found and int(found[1].replace(",", "")) >= least:
+            return
+    raise AssertionError("".join(seen))
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """End all that a sweep has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.communicate()
+
+
+def test_what_was_finished_when_a_sweep_was_interrupted_or_killed_is_not_run_again(
+    tiny, spark, tmp_path
+):
+    out = tmp_path / "out"
+    arguments = ("sweep", tiny, *GRID, "--duration", "20s", "--seeds", 25, "--out", out)
+    first = start(*arguments, "--master", "local[1]")
+    try:
+        wait_for(first, 10)
+        first.send_signal(signal.SIGINT)
+        _, said = first.communicate(timeout=60)
+        assert first.returncode == 130
+        assert re.search(r"interrupted: \d+ runs are finished and kept", said)
+    finally:
+        end(first)
+    kept = rows(out)
+    assert 10 <= len(kept) < 100
+
+    second = start(*arguments, "--master", "local[1]")
+    try:
+        wait_for(second, len(kept) + 10)
+        second.kill()
+    finally:
+        end(second)
+    journaled = len(list((out / "journal").glob("[!.]*")))
+    assert len(kept) + 10 <= journaled < 100
+
+    done = wavetank(*arguments, "--json")
+    assert f"{journaled} of 100 runs" in done.stderr
+    found = rows(out)
+    assert len(found) == 100
+    # What was there is as it was: not even the time it took has changed.
+    assert all(found[run] == kept[run] for run in kept)
+    for label, seed in list(found)[::25]:
+        changes = [f"seed={seed}", "duration=20"]
+        consumers, partitions = re.findall(r"=(\d+)", label)
+        changes += [f"groups[0].consumers={consumers}", f"topics[0].partitions={partitions}"]
+        alone = wt.run(wt.load_scenario(tiny, changes))
+        assert found[label, seed]["digest"] == alone.digest
+
+
+def test_a_cluster_that_loses_a_worker_in_the_middle_gives_the_same_rows(tiny, spark, tmp_path):
+    axes = read_axes([GRID[1], GRID[3]])
+    vary = {axis.path: axis.values for axis in axes}
+    here = wt.sweep(wt.load_scenario(tiny, ["duration=20"]), vary, 15, spark=spark)
+    out = tmp_path / "out"
+    with standalone(tmp_path) as cluster:
+        far = start("sweep", tiny, *GRID, "--duration", "20s", "--seeds", 15, "--out", out,
+                    "--master", cluster.master, "--json")  # fmt: skip
+        try:
+            wait_for(far, 10)
+            cluster.kill(0)
+            printed, said = far.communicate(timeout=100)
+            assert far.returncode == 0, said
+        finally:
+            end(far)
+    assert json.loads(printed)["runs"] == 60
+    digests = {run: row["digest"] for run, row in rows(out).items()}
+    assert digests == {(row["label"], row["seed"]): row["digest"] for row in here.table.to_pylist()}
