@@ -1,5 +1,6 @@
 """Analytics on Spark: event log in, DataFrames out. Only importing this room loads PySpark."""
 
+from .answers import compare, effects, shares, spread
 from .clocks import drift
 from .events import SparkFailedError, load
 from .flows import flow, inboxes
@@ -19,8 +20,10 @@ __all__ = [
     "SparkFailedError",
     "SparkUnreachableError",
     "burrow",
+    "compare",
     "drift",
     "duplicates",
+    "effects",
     "flow",
     "happenings",
     "hot_keys",
@@ -36,6 +39,8 @@ __all__ = [
     "rebalances",
     "redeliveries",
     "session",
+    "shares",
     "skew",
+    "spread",
     "throughput",
 ]

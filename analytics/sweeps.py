@@ -82,6 +82,8 @@ def simulate_all(
         with _watched(out, progress):
             table = frame.toArrow()
     except (PySparkException, Py4JError) as error:
+        if _was_interrupted(error):
+            raise KeyboardInterrupt from None
         raise SweepFailedError(f"Spark ended the sweep: {_said(error)}") from error
     except KeyboardInterrupt:
         spark.interruptAll()
@@ -162,6 +164,13 @@ def _watched(out: Path | None, progress: Callable[[int], None] | None) -> Iterat
         over.set()
         watcher.join()
         progress(journal.count(out) - before)
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether it is what Spark says of a job that it has cancelled because of Ctrl-C."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _said(error: Exception) -> str:

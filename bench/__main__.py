@@ -12,6 +12,7 @@ import engines
 import eventlog
 import measure
 import streaming
+import sweeps
 
 import analytics
 import wavetank
@@ -37,7 +38,7 @@ def main() -> None:
     figures = []
     head = f"{'what':40} {'ours':>12} {'peer':28} {'peer':>12} {'ratio':>6}  target"
     print(head, "-" * len(head), sep="\n")
-    for module in (engines, eventlog, assignors, streaming, delivery, analytics):
+    for module in (engines, eventlog, assignors, streaming, delivery, analytics, sweeps):
         for figure in module.run():
             figures.append(figure)
             print(

@@ -169,61 +169,63 @@ def end(process: "subprocess.Popen[str]") -> None:
     process.communicate()
 
 
-def test_what_was_finished_when_a_sweep_was_interrupted_or_killed_is_not_run_again(
-    tiny, spark, tmp_path
-):
+def test_what_was_finished_when_a_sweep_was_interrupted_is_in_the_table(tiny, tmp_path):
     out = tmp_path / "out"
-    arguments = ("sweep", tiny, *GRID, "--duration", "20s", "--seeds", 25, "--out", out)
-    first = start(*arguments, "--master", "local[1]")
+    process = start("sweep", tiny, *GRID, "--seeds", 100, "--out", out, "--master", "local[1]")
     try:
-        wait_for(first, 10)
-        first.send_signal(signal.SIGINT)
-        _, said = first.communicate(timeout=60)
-        assert first.returncode == 130
-        assert re.search(r"interrupted: \d+ runs are finished and kept", said)
+        wait_for(process, 40)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=100)
+        assert process.returncode == 130
     finally:
-        end(first)
+        end(process)
     kept = rows(out)
-    assert 10 <= len(kept) < 100
+    assert 40 <= len(kept) < 400
+    assert f"interrupted: {len(kept)} runs are finished and kept in {out}" in said
 
-    second = start(*arguments, "--master", "local[1]")
+
+def test_what_was_finished_when_a_sweep_was_killed_is_not_run_again(tiny, spark, tmp_path):
+    out = tmp_path / "out"
+    arguments = ("sweep", tiny, *GRID, "--seeds", 50, "--out", out)
+    process = start(*arguments, "--master", "local[1]")
     try:
-        wait_for(second, len(kept) + 10)
-        second.kill()
+        wait_for(process, 20)
+        process.kill()
     finally:
-        end(second)
-    journaled = len(list((out / "journal").glob("[!.]*")))
-    assert len(kept) + 10 <= journaled < 100
+        end(process)
+    files = [path for path in (out / "journal").iterdir() if not path.name.startswith(".")]
+    kept = {path.stem: json.loads(path.read_text()) for path in files}
+    assert 20 <= len(kept) < 200
 
     done = wavetank(*arguments, "--json")
-    assert f"{journaled} of 100 runs" in done.stderr
+    assert f"{len(kept)} of 200 runs" in done.stderr
     found = rows(out)
-    assert len(found) == 100
+    assert len(found) == 200
+    by_key = {row["key"]: row for row in found.values()}
     # What was there is as it was: not even the time it took has changed.
-    assert all(found[run] == kept[run] for run in kept)
+    assert all(by_key[key]["wall_seconds"] == row["wall_seconds"] for key, row in kept.items())
     for label, seed in list(found)[::25]:
-        changes = [f"seed={seed}", "duration=20"]
         consumers, partitions = re.findall(r"=(\d+)", label)
-        changes += [f"groups[0].consumers={consumers}", f"topics[0].partitions={partitions}"]
-        alone = wt.run(wt.load_scenario(tiny, changes))
+        changes = [f"groups[0].consumers={consumers}", f"topics[0].partitions={partitions}"]
+        alone = wt.run(wt.load_scenario(tiny, [f"seed={seed}", *changes]))
         assert found[label, seed]["digest"] == alone.digest
 
 
 def test_a_cluster_that_loses_a_worker_in_the_middle_gives_the_same_rows(tiny, spark, tmp_path):
     axes = read_axes([GRID[1], GRID[3]])
     vary = {axis.path: axis.values for axis in axes}
-    here = wt.sweep(wt.load_scenario(tiny, ["duration=20"]), vary, 15, spark=spark)
+    here = wt.sweep(wt.load_scenario(tiny), vary, 50, spark=spark)
     out = tmp_path / "out"
     with standalone(tmp_path) as cluster:
-        far = start("sweep", tiny, *GRID, "--duration", "20s", "--seeds", 15, "--out", out,
+        far = start("sweep", tiny, *GRID, "--seeds", 50, "--out", out,
                     "--master", cluster.master, "--json")  # fmt: skip
         try:
-            wait_for(far, 10)
+            wait_for(far, 20)
             cluster.kill(0)
             printed, said = far.communicate(timeout=100)
             assert far.returncode == 0, said
         finally:
             end(far)
-    assert json.loads(printed)["runs"] == 60
+    assert json.loads(printed)["runs"] == 200
     digests = {run: row["digest"] for run, row in rows(out).items()}
     assert digests == {(row["label"], row["seed"]): row["digest"] for row in here.table.to_pylist()}
