@@ -27,8 +27,8 @@ from .strategies.varying import as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
+    from .analytics.session import Spark
     from .analytics.sweeps import Simulate
 
 _SOURCE: Final = "__wavetank_source__"
@@ -100,7 +100,7 @@ class Runs:
     def __init__(
         self,
         question: Question,
-        spark: "SparkSession",
+        spark: "Spark",
         out: Path | None,
         events: bool,
         progress: Callable[[Progress], None] | None,
@@ -207,7 +207,7 @@ class Runs:
 def running(
     question: Question,
     *,
-    spark: "SparkSession | None" = None,
+    spark: "Spark | None" = None,
     out: str | PathLike[str] | None = None,
     events: bool = False,
     progress: Callable[[Progress], None] | None = None,
@@ -237,7 +237,7 @@ def running(
 
 
 @contextmanager
-def _place(out: str | PathLike[str] | None, spark: "SparkSession") -> Iterator[Path | None]:
+def _place(out: str | PathLike[str] | None, spark: "Spark") -> Iterator[Path | None]:
     """Where the journal goes: without `out` to a place of its own, if all share this machine."""
     from .analytics.session import is_local
 

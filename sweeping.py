@@ -22,8 +22,9 @@ from .strategies.varying import Variant, as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
+    from .analytics.answers import Frame
+    from .analytics.session import Spark
     from .analytics.sweep_page import Answers
 
 SHOWN: Final = ("worst_lag_us", "delivery_p99_us", "longest_unavailable_us", "lost_records")
@@ -81,13 +82,13 @@ class Sweep:
     question: Question
     table: "pa.Table"
     """A row for each run; analytics/answers.py says which columns."""
-    spark: "SparkSession"
+    spark: "Spark"
     reused: int
     """So many runs were there already."""
     seconds: float
 
     @property
-    def results(self) -> "DataFrame":
+    def results(self) -> "Frame":
         """The table as a DataFrame, which the functions of `wavetank.analytics` take."""
         return self.spark.createDataFrame(self.table)
 
@@ -175,7 +176,7 @@ def sweep(
     vary: Mapping[str, Sequence[Any]],
     seeds: int | Sequence[int] = 10,
     *,
-    spark: "SparkSession | None" = None,
+    spark: "Spark | None" = None,
     out: str | PathLike[str] | None = None,
     share: float = SHARE,
     cost: str | None = None,
@@ -206,7 +207,7 @@ def plan(
     vary: Mapping[str, Sequence[Any]],
     seeds: int | Sequence[int] = 10,
     *,
-    spark: "SparkSession | None" = None,
+    spark: "Spark | None" = None,
     out: str | PathLike[str] | None = None,
     share: float = SHARE,
     cost: str | None = None,

@@ -6,7 +6,7 @@ always that of the figure in its own unit, which its name ends in.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,8 @@ from ..model.journal import draft_of
 from ..model.outcome import FIGURES
 from ..model.shares import Z
 
+Frame: TypeAlias = DataFrame
+"""Its name for those who may not import it."""
 _OBJECTIVE: Final = pa.struct(
     [
         ("objective", pa.string()),

@@ -11,7 +11,7 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Final
+from typing import Final, TypeAlias
 from zipfile import ZipFile
 
 from py4j.protocol import Py4JError
@@ -23,6 +23,8 @@ from ..model.errors import BadValueError, WavetankError
 MASTERS: Final = ("local", "spark://", "k8s://", "yarn", "sc://")
 PATIENCE_SECONDS: Final = 5
 """How long a master may take to answer: Spark itself would try for a minute."""
+Spark: TypeAlias = SparkSession
+"""Its name for those who may not import it."""
 JAVA_NEEDED: Final = 17
 _CONNECT_CORES: Final = 8
 
