@@ -36,7 +36,7 @@ _SETTINGS: Final = {
     # What Spark may write belongs to nobody's project folder.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "wavetank-warehouse")),
     "spark.driver.extraJavaOptions": (
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+        f"-Dlog4j2.configurationFile={Path(__file__).absolute().with_name('log4j2.properties').as_uri()}"
     ),
 }
 
