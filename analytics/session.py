@@ -28,6 +28,7 @@ Spark: TypeAlias = SparkSession
 JAVA_NEEDED: Final = 17
 _CONNECT_CORES: Final = 8
 
+_HERE: Final = Path(__file__).absolute()  # relative where the package was sent as a zip
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -36,7 +37,7 @@ _SETTINGS: Final = {
     # What Spark may write belongs to nobody's project folder.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "wavetank-warehouse")),
     "spark.driver.extraJavaOptions": (
-        f"-Dlog4j2.configurationFile={Path(__file__).absolute().with_name('log4j2.properties').as_uri()}"
+        f"-Dlog4j2.configurationFile={_HERE.with_name('log4j2.properties').as_uri()}"
     ),
 }
 
@@ -148,7 +149,7 @@ def ship(spark: SparkSession) -> None:
 
 def _packed(folder: Path) -> Path:
     """A zip of the package with its data files, named by what is in it: Spark keeps old names."""
-    root = Path(__file__).parents[1]
+    root = _HERE.parents[1]
     rooms = [root, *(root / room for room in ("actors", "analytics", "model", "strategies"))]
     files = [
         path
