@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from . import charts, rates, spread, timelines, troubled, wording
+from . import charts, loads, rates, timelines, troubled, wording
 from .analysis import Analysis
 from .figures import Figure, figures
 from .page import Cell, Code, Part, Table, Text, Tile, Tiles
@@ -222,14 +222,14 @@ PARTS: Final[tuple[tuple[str, str, tuple[Callable[[Analysis], Part | None], ...]
     ),
     ("Ownership", "", (timelines.ownership, rebalances)),
     ("Latency", "", (rates.latency, latencies)),
-    ("Skew", "", (spread.partitions, spread.consumers)),
+    ("Skew", "", (loads.partitions, loads.consumers)),
     ("Troubles", "", (troubled.redeliveries, troubled.losses, fault_table)),
     (
         "What monitoring would have shown",
         "Here the truth is known: the tools that watch a real cluster can be held against it.",
         (troubled.monitors, troubled.burrow),
     ),
-    ("Inside", "", (spread.inboxes, spread.drift, troubled.flow)),
+    ("Inside", "", (loads.inboxes, loads.drift, troubled.flow)),
     ("The run", "", (origin, scenario)),
 )
 """Each section: title, text, and what is in it of each run, if it has any."""
