@@ -12,8 +12,11 @@ number. Only which batch of this window it is must be looked up among the events
 """
 
 from collections.abc import Collection
+from functools import partial, reduce
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -43,7 +46,7 @@ def lag(events: DataFrame, window: Duration = 1, broadcast: Collection[str] = ()
 
     It reads the events when it is called: what they come to is kept, for it is used many times.
     """
-    lives = kept(lives_of(marks_of(events, broadcast)))
+    lives = lives_of(marks_of(events, broadcast))
     parts = lag_parts(events, lives, window, broadcast).localCheckpoint()
     return lag_of(parts, lives, events, window, broadcast)
 
@@ -88,15 +91,16 @@ def lag_of(
     """
     width = width_us(window)
     last_us = parts.agg(F.max("window_us")).first()
-    states = _states(parts, lives.where("from_us is not null"), width).localCheckpoint()
-    never = kept(_never_done(_asked(states), _moves(events, lives, width, broadcast)))
-    known = states.join(F.broadcast(never), list(LIFE), "left")
+    begun = lives.where("from_us is not null").select(
+        "id", *LIFE, "era", "floor",
+        start_us(width, "from_us").alias("begin_us"), start_us(width, "until_us").alias("stop_us"),
+    )  # fmt: skip
+    states = _states(parts, begun).localCheckpoint()
+    asked = _asked(states, begun).toArrow()
+    moves = _moves(_since(events, asked), lives, width, broadcast)
+    never = _never_done(events.sparkSession.createDataFrame(asked), moves)
+    known = states.join(F.broadcast(never), "id", "left").join(F.broadcast(begun), "id")
     return _spread(known, width, last_us[0] if last_us else None)
-
-
-def kept(small: DataFrame) -> DataFrame:
-    """Work a small table out once, for it is used many times."""
-    return small.sparkSession.createDataFrame(small.toArrow())
 
 
 def _moves(
@@ -105,10 +109,12 @@ def _moves(
     """Lay out what was appended and done, with the life of its reader that each belongs to."""
     kind, group = F.col("kind"), F.col("group")
     append_us = F.coalesce("append_time_us", "time_us")
+    commits = (kind == kinds.ACKNOWLEDGED) & F.col("epoch").isNotNull()
     of_readers = (kind == kinds.APPENDED) | group.isNotNull()
     moves = events.where(kind.isin(kinds.APPENDED, *DONE) & of_readers).select(
         start_us(width).alias("window_us"),
-        start_us(width, append_us).alias("since_us"),
+        # Who commits is done with all before its position: when that was appended is all one.
+        start_us(width, F.when(commits, F.col("time_us")).otherwise(append_us)).alias("since_us"),
         F.coalesce(group, F.lit("")).alias("group"),
         reader_name(broadcast).alias("reader"),
         "topic",
@@ -118,37 +124,37 @@ def _moves(
         F.col("base_offset").alias("first"),
         (F.col("base_offset") + F.col("count")).alias("end"),
         append_us.alias("append_us"),
-        ((kind == kinds.ACKNOWLEDGED) & F.col("epoch").isNotNull()).alias("commits"),
+        commits.alias("commits"),
     )
     return numbered(moves, lives)
 
 
-def _states(parts: DataFrame, lives: DataFrame, width: int) -> DataFrame:
+def _states(parts: DataFrame, lives: DataFrame) -> DataFrame:
     """How far each life was at the end of each window in which something happened.
 
-    Adds to the columns of a life and window_us: first and end, the offsets appended in this window
-    alone; settled, how many of these records are done, ever; at the end of the window head, where
+    Columns: id (of the life), window_us; first and end, the offsets appended in this window alone;
+    settled, how many of these records are done, ever; base, the offset with which the life begins;
+    for the whole life commits, and final, its last position; at the end of the window head, where
     the log ends, done, how many records are, reach, the position, and oldest_us, the append time
-    of the oldest record that is done later; for the whole life base, the offset with which it
-    begins, commits, and final, its last position.
+    of the oldest record that is done later; next_us, the next such window.
+
+    All goes by the number of the life: names would make rows, and what is sorted, many times as
+    large.
     """
-    lives = lives.select(
-        *LIFE, "era", "floor",
-        start_us(width, "from_us").alias("begin_us"), start_us(width, "until_us").alias("stop_us"),
-    )  # fmt: skip
+    lives = F.broadcast(lives)
     appended = F.col("group") == ""
-    log = parts.where(appended).select(
-        "topic", "partition", F.col("life").alias("era"), "window_us", "first", "end"
-    )
-    done = parts.where(~appended)
-    now = done.selectExpr(
-        *LIFE, "window_us", "records as done", "end as reach", "append_us", "commits"
-    )
-    since = done.selectExpr(*LIFE, "since_us as window_us", "records as settled")
-    rows = lives.withColumn("window_us", F.col("begin_us"))
-    for more, keys in ((log, ["topic", "partition", "era"]), (now, LIFE), (since, LIFE)):
-        rows = rows.unionByName(more.join(F.broadcast(lives), list(keys)), allowMissingColumns=True)
-    states = rows.groupBy(*LIFE, "era", "floor", "begin_us", "stop_us", "window_us").agg(
+    log = parts.where(appended).withColumnRenamed("life", "era").drop("group", "reader")
+    done = parts.where(~appended).join(lives.select("id", *LIFE), list(LIFE))
+    rows = [
+        lives.selectExpr("id", "begin_us as window_us"),
+        log.join(lives, ["topic", "partition", "era"]).select("id", "window_us", "first", "end"),
+        done.selectExpr(
+            "id", "window_us", "records as done", "end as reach", "append_us", "commits"
+        ),
+        done.where("not commits").selectExpr("id", "since_us as window_us", "records as settled"),
+    ]
+    every = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), rows)
+    states = every.groupBy("id", "window_us").agg(
         F.min("first").alias("first"),
         F.max("end").alias("end"),
         F.coalesce(F.sum("settled"), F.lit(0)).alias("settled"),
@@ -157,13 +163,13 @@ def _states(parts: DataFrame, lives: DataFrame, width: int) -> DataFrame:
         F.min("append_us").alias("oldest_us"),
         F.max("commits").alias("commits"),
     )
-    life = Window.partitionBy(*LIFE)
+    life = Window.partitionBy("id")
     so_far = life.orderBy("window_us").rowsBetween(Window.unboundedPreceding, 0)
     # A frame that follows a row is slow in Spark, one that precedes it in the other order is not.
     later = life.orderBy(F.desc("window_us")).rowsBetween(Window.unboundedPreceding, -1)
     base = F.greatest("floor", F.min("first").over(life))
-    return states.select(
-        *LIFE, "era", "begin_us", "stop_us", "window_us", "first", "end", "settled",
+    return states.join(lives.select("id", "floor"), "id").select(
+        "id", "window_us", "first", "end", "settled",
         base.alias("base"),
         F.coalesce(F.max("commits").over(life), F.lit(False)).alias("commits"),
         F.greatest(F.max("reach").over(life), base).alias("final"),
@@ -175,10 +181,10 @@ def _states(parts: DataFrame, lives: DataFrame, width: int) -> DataFrame:
     )  # fmt: skip
 
 
-def _asked(states: DataFrame) -> DataFrame:
+def _asked(states: DataFrame, lives: DataFrame) -> DataFrame:
     """Find the window in which the oldest record was appended that each life is not done with.
 
-    Columns: those of a life, era, since_us (that window), from (the offset with which to begin to
+    Columns: those of `lives`, since_us (that window), from (the offset with which to begin to
     look), commits. A group that commits is done with all before its last position.
     """
     position = F.when(F.col("commits"), F.col("final")).otherwise(F.col("base"))
@@ -186,14 +192,27 @@ def _asked(states: DataFrame) -> DataFrame:
     settled = F.when(F.col("commits"), 0).otherwise(F.col("settled"))
     left = F.when(owed > settled, F.col("window_us"))
     return (
-        states.groupBy(*LIFE, "era", "commits", position.alias("from"))
+        states.groupBy("id", "commits", position.alias("from"))
         .agg(F.min(left).alias("since_us"))
         .where("since_us is not null")
+        .join(F.broadcast(lives), "id")
+    )
+
+
+def _since(events: DataFrame, asked: pa.Table) -> DataFrame:
+    """Leave out what nobody asks for: nothing happens to a record before it is appended.
+
+    As the log goes by time, most of it need not even be read then.
+    """
+    kind, commits = F.col("kind"), pc.all(asked["commits"], min_count=0).as_py()
+    first_us = pc.min(asked["since_us"]).as_py()
+    return events.where(
+        (F.col("time_us") >= F.lit(first_us)) & (kind == kinds.APPENDED if commits else F.lit(True))
     )
 
 
 def _never_done(asked: DataFrame, moves: DataFrame) -> DataFrame:
-    """Look up when the oldest record was appended that a life is not done with: never_us."""
+    """Look up when the oldest record was appended that a life is not done with: id, never_us."""
     moves = moves.select(
         *(F.col(name).alias(f"its_{name}") for name in LIFE), "since_us", "records", "first", "end",
         "append_us",
@@ -208,10 +227,10 @@ def _never_done(asked: DataFrame, moves: DataFrame) -> DataFrame:
     )
     owed = F.greatest(F.col("end") - F.greatest("first", "from"), F.lit(0))
     return (
-        found.groupBy(*LIFE, "append_us")
+        found.groupBy("id", "append_us")
         .agg(F.sum(F.when(appended, owed).otherwise(-F.col("records"))).alias("left"))
         .where("left > 0")
-        .groupBy(*LIFE)
+        .groupBy("id")
         .agg(F.min("append_us").alias("never_us"))
     )
 

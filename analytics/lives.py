@@ -11,14 +11,18 @@ Lives and eras are numbered by how many marks have begun one, in the order of th
 known of them never changes when more events come. Most logs have no such marks at all.
 """
 
-from collections.abc import Collection
-from typing import Final
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from typing import Any, Final, TypeAlias
 
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import WindowSpec
 
 from ..model import kinds
+
+Mark: TypeAlias = dict[str, Any]
+Reader: TypeAlias = tuple[Any, ...]
 
 READER: Final = ("group", "reader", "topic", "partition")
 """Whose life it is; the reader's name is empty if it is the group."""
@@ -26,6 +30,12 @@ READER: Final = ("group", "reader", "topic", "partition")
 _JOINS: Final = (kinds.ASSIGNED, kinds.OFFSET_RESET)
 _ENDS: Final = (kinds.SUBSCRIPTION_REMOVED, kinds.TOPIC_DELETED)
 _ERAS: Final = (kinds.LOST, kinds.TOPIC_DELETED)
+_LIVES: Final = pa.schema([
+    ("group", pa.string()), ("reader", pa.string()), ("topic", pa.string()),
+    ("partition", pa.int64()), ("life", pa.int32()), ("era", pa.int32()), ("turn", pa.int64()),
+    ("turns_era", pa.bool_()), ("from_us", pa.int64()), ("until_us", pa.int64()),
+    ("floor", pa.int64()), ("id", pa.int32()),
+])  # fmt: skip
 
 
 def reader_name(broadcast: Collection[str]) -> Column:
@@ -65,78 +75,76 @@ def lives_of(marks: DataFrame) -> DataFrame:
     Columns: those of `READER`, life, era, turn (the sequence number of the mark with which it
     begins; null if it is the first), turns_era (whether its era begins with it), from_us (when the
     reader gets its position; null if it has none), until_us (when the next one begins; null if
-    none does), floor (the offset with which it begins; null: that of the first record of its era).
+    none does), floor (the offset with which it begins; null: that of the first record of its era),
+    id (a number for each).
+
+    Marks are followed one by one, here and not in Spark: there are few of them, and it would take
+    a dozen jobs to say in windows what a loop says.
     """
-    join = F.when(F.col("kind").isin(*_JOINS), F.struct("sequence", "offset"))
-    first = F.min(
-        F.struct("sequence", "time_us", "begins", F.col("kind").isin(*_ERAS).alias("era"))
-    )
-    return (
-        _followed(marks)
-        .groupBy(*READER, "life", "era")
-        .agg(
-            first.alias("first"),
-            F.min(F.when(F.col("joins"), F.col("time_us"))).alias("from_us"),
-            F.min(join)["offset"].alias("floor"),
-        )
-        .select(
-            *READER, "life", "era",
-            F.when(F.col("first.begins"), F.col("first.sequence")).alias("turn"),
-            F.col("first.era").alias("turns_era"),
-            "from_us",
-            F.lead("first.time_us").over(_reader().orderBy("life")).alias("until_us"),
-            "floor",
-        )
-    )  # fmt: skip
+    told = marks.toArrow().sort_by("sequence").to_pylist()
+    lives = [life for reader, own in _by_reader(told) for life in _lives(reader, own)]
+    rows = [{**life, "id": number} for number, life in enumerate(lives)]
+    return marks.sparkSession.createDataFrame(pa.Table.from_pylist(rows, _LIVES))
 
 
-def _followed(marks: DataFrame) -> DataFrame:
-    """Say of each mark, for each reader that it is about, which life and era it belongs to.
-
-    Adds: begins (whether a life begins with it), life, era, joins (whether its reader has a
-    position by it). Marks are so few that one task has soon done with them.
-    """
-    kind = F.col("kind")
-    marks = marks.repartition(1)
-    readers = marks.where(kind.isin(*_JOINS)).select(*READER).distinct()
-    lost = marks.where(kind == kinds.LOST).drop("group", "reader")
-    deleted = marks.where(kind == kinds.TOPIC_DELETED).drop("group", "reader", "partition")
-    every = (
-        marks.where(kind.isin(*_JOINS, kinds.SUBSCRIPTION_REMOVED))
-        .unionByName(readers.join(lost, ["topic", "partition"]))
-        .unionByName(readers.join(deleted, ["topic"]))
-    )
-    join = kind.isin(*_JOINS)
-    forward = (kind == kinds.OFFSET_RESET) & (F.col("offset") > F.col("furthest"))
-    again = F.col("furthest").isNull() & F.col("joined")
-    return (
-        every.withColumn("part", _count(~join))
-        .withColumn("stretch", _count(kind.isin(*_ENDS)))
-        .withColumn("era", _count(kind.isin(*_ERAS)))
-        .withColumn("joined", F.coalesce(F.max(join).over(_before("stretch")), F.lit(False)))
-        .withColumn("furthest", F.max(F.when(join, F.col("offset"))).over(_before("part")))
-        .withColumn("begins", ~join | forward | again)
-        .withColumn("life", _count(F.col("begins")))
-        .withColumn("joins", join | ((kind == kinds.LOST) & F.col("joined")))
-    )
+def _by_reader(marks: list[Mark]) -> Iterator[tuple[Reader, list[Mark]]]:
+    """Deal marks out to the readers that they are about, each in the order of the log."""
+    own: dict[Reader, list[Mark]] = defaultdict(list)
+    lost: dict[tuple[str, int], list[Mark]] = defaultdict(list)
+    deleted: dict[str, list[Mark]] = defaultdict(list)
+    for mark in marks:
+        if mark["kind"] == kinds.LOST:
+            lost[mark["topic"], mark["partition"]].append(mark)
+        elif mark["kind"] == kinds.TOPIC_DELETED:
+            deleted[mark["topic"]].append(mark)
+        else:
+            own[tuple(mark[name] for name in READER)].append(mark)
+    for reader, known in own.items():
+        if any(mark["kind"] in _JOINS for mark in known):
+            _, _, topic, partition = reader
+            more = lost.get((topic, partition), []) + deleted.get(topic, [])
+            yield reader, sorted(known + more, key=lambda mark: mark["sequence"])
 
 
-def _count(what: Column) -> Column:
-    """How many so far, in the order of the log."""
-    return F.sum(what.cast("int")).over(_reader().orderBy("sequence")).cast("int")
-
-
-def _reader(*more: str) -> WindowSpec:
-    return Window.partitionBy(*READER, *more)
-
-
-def _before(what: str) -> WindowSpec:
-    return _reader(what).orderBy("sequence").rowsBetween(Window.unboundedPreceding, -1)
+def _lives(reader: Reader, marks: list[Mark]) -> list[dict[str, Any]]:
+    """Follow the marks of a reader."""
+    lives: list[dict[str, Any]] = []
+    number = era = 0
+    joined = False
+    furthest: int | None = None
+    for mark in marks:
+        kind, offset = mark["kind"], mark["offset"]
+        join, turns_era = kind in _JOINS, kind in _ERAS
+        if kind in _ENDS:
+            joined = False
+        forward = kind == kinds.OFFSET_RESET and furthest is not None and offset > furthest
+        begins = not join or forward or (furthest is None and joined)
+        number, era = number + begins, era + turns_era
+        if begins or not lives:
+            if lives:
+                lives[-1]["until_us"] = mark["time_us"]
+            lives.append({
+                **dict(zip(READER, reader, strict=True)), "life": number, "era": era,
+                "turn": mark["sequence"] if begins else None, "turns_era": turns_era,
+                "from_us": None, "until_us": None, "floor": None,
+            })  # fmt: skip
+        life = lives[-1]
+        if life["from_us"] is None and (join or (kind == kinds.LOST and joined)):
+            life["from_us"] = mark["time_us"]
+        if join:
+            if life["floor"] is None:
+                life["floor"] = offset
+            joined, furthest = True, max(offset, furthest or 0)
+        else:
+            furthest = None
+    return lives
 
 
 def numbered(rows: DataFrame, lives: DataFrame) -> DataFrame:
     """Add `life` to rows of `READER` and sequence: the reader's, or the era if there is none."""
     turned = lives.where("turn is not null")
+    if turned.isEmpty():
+        return rows.withColumn("life", F.lit(0))
     eras = turned.where("turns_era").withColumns({"group": F.lit(""), "reader": F.lit("")})
     turns = (
         turned.select(*READER, "turn")
