@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .analytics.analysis import Step
     from .analytics.report import Report
     from .strategies.scenario import Scenario
+
+MANY_EVENTS: Final = 5_000_000
+"""From so many on it pays to let Java make Spark fast."""
 
 
 @attrs.frozen
@@ -84,11 +87,12 @@ def report(
     from .analytics.events import look
     from .analytics.report import Report
 
-    for directory in directories:
-        look(directory)  # What is no run is said before Spark is started.
+    # What is no run is said before Spark is started.
+    events = sum(look(directory).events for directory in directories)
     subjects = [Subject(Path(each), _objectives(each)) for each in directories]
     progress(Step("starting Spark", 0, 0))
-    return Report(tuple(analyse(session(master), subjects, progress)))
+    spark = session(master, brief=events < MANY_EVENTS)
+    return Report(tuple(analyse(spark, subjects, progress)))
 
 
 def _objectives(directory: str | Path) -> tuple[dict[str, Any], ...]:

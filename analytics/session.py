@@ -29,6 +29,8 @@ JAVA_NEEDED: Final = 17
 _CONNECT_CORES: Final = 8
 
 _HERE: Final = Path(__file__).absolute()  # relative where the package was sent as a zip
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_BRIEF_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -36,9 +38,7 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # What Spark may write belongs to nobody's project folder.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "wavetank-warehouse")),
-    "spark.driver.extraJavaOptions": (
-        f"-Dlog4j2.configurationFile={_HERE.with_name('log4j2.properties').as_uri()}"
-    ),
+    _JAVA_OPTIONS: (f"-Dlog4j2.configurationFile={_HERE.with_name('log4j2.properties').as_uri()}"),
 }
 
 
@@ -50,11 +50,12 @@ class SparkUnreachableError(WavetankError):
     """There is no Spark to be had where it was looked for."""
 
 
-def session(master: str | None = None) -> SparkSession:
+def session(master: str | None = None, *, brief: bool = False) -> SparkSession:
     """Get a Spark session: on this machine's cores, unless `master` or SPARK_REMOTE says where.
 
     A master may be all that Spark knows, such as `local[2]` or `spark://host:7077`, and `sc://host`
-    for a server of Spark Connect.
+    for a server of Spark Connect. A `brief` one is for little work: its Java does not spend half
+    of the time on making itself fast, as it pays only after millions of events.
     """
     # Spark would start the first python3 on PATH for its workers, which may lack our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -76,6 +77,8 @@ def session(master: str | None = None) -> SparkSession:
     builder = SparkSession.builder.appName("wavetank").master(chosen)
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
+    if brief:
+        builder = builder.config(_JAVA_OPTIONS, f"{_SETTINGS[_JAVA_OPTIONS]} {_BRIEF_JAVA}")
     try:
         return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:

@@ -53,6 +53,6 @@ def spark() -> Iterator[Any]:
     """One Spark session for all tests: starting one takes seconds."""
     from wavetank import analytics
 
-    session = analytics.session("local[2]")
+    session = analytics.session("local[2]", brief=True)
     yield session
     session.stop()

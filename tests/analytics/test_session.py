@@ -88,6 +88,21 @@ def test_spark_connect_without_its_packages_says_what_to_install(
         analytics.session("sc://here" if how == "master" else None)
 
 
+def test_only_a_brief_session_keeps_java_from_making_itself_fast(
+    spark: Any, tmp_path: Path
+) -> None:
+    option = "spark.driver.extraJavaOptions"
+    assert "-XX:TieredStopAtLevel=1" in spark.conf.get(option)  # that of the tests is brief
+    program = (
+        "from wavetank import analytics as a; "
+        f"print('Tiered' in a.session('local[1]').conf.get('{option}'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_a_master_wins_over_spark_remote_and_leaves_nothing_behind(tmp_path: Path) -> None:
     program = "from wavetank import analytics as a; print(a.session('local[1]').range(3).count())"
     done = subprocess.run(
