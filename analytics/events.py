@@ -6,7 +6,7 @@ schema, says whether it is whole and what it holds.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -67,11 +67,19 @@ def look(directory: Path | str) -> Segments:
 
 def read(spark: SparkSession, found: Segments) -> DataFrame:
     """Read these segments and no others."""
-    if not found.paths:
+    return read_files(spark, found.paths)
+
+
+def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
+    """Read segments that are known to be whole."""
+    if not paths:
         return spark.createDataFrame([], SPARK_SCHEMA)
-    # A folder may be called what Spark takes for a pattern, such as groups[0].
-    names = [_GLOB.sub(r"\\\1", str(path.resolve())) for path in found.paths]
-    return spark.read.schema(SPARK_SCHEMA).parquet(*names)
+    return spark.read.schema(SPARK_SCHEMA).parquet(*map(plainly, paths))
+
+
+def plainly(path: Path) -> str:
+    """A path as Spark must be told, which takes a folder called groups[0] for a pattern."""
+    return _GLOB.sub(r"\\\1", str(path.resolve()))
 
 
 @contextmanager

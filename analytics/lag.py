@@ -11,7 +11,7 @@ was never done: then the records appended and done within some window of append 
 number. Only which batch of this window it is must be looked up among the events.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial, reduce
 from typing import Final
 
@@ -48,7 +48,12 @@ def lag(events: DataFrame, window: Duration = 1, broadcast: Collection[str] = ()
     """
     lives = lives_of(marks_of(events, broadcast))
     parts = lag_parts(events, lives, window, broadcast).localCheckpoint()
-    return lag_of(parts, lives, events, window, broadcast)
+
+
+    def look_up(asked: pa.Table) -> DataFrame:
+        return moves_of(_since(events, asked), lives, window, broadcast)
+
+    return lag_of(parts, lives, look_up, window)
 
 
 def lag_parts(
@@ -64,30 +69,33 @@ def lag_parts(
     Rows of parts of a log merge: of equal keys (up to life) records is the sum, first and
     append_us the least, end and commits the greatest.
     """
-    width = width_us(window)
-    moves = _moves(events, lives, width, broadcast)
-    parts = moves.groupBy("window_us", "since_us", *LIFE).agg(
+    parts = merged(moves_of(events, lives, window, broadcast))
+    last = events.agg(start_us(width_us(window), F.max("time_us")).alias("window_us"))
+    return parts.unionByName(last, allowMissingColumns=True)
+
+
+def merged(parts: DataFrame) -> DataFrame:
+    """Make one row of all that have the same keys."""
+    return parts.groupBy("window_us", "since_us", *LIFE).agg(
         F.sum("records").alias("records"),
         F.min("first").alias("first"),
         F.max("end").alias("end"),
         F.min("append_us").alias("append_us"),
         F.max("commits").alias("commits"),
     )
-    last = events.agg(start_us(width, F.max("time_us")).alias("window_us"))
-    return parts.unionByName(last, allowMissingColumns=True)
 
 
 def lag_of(
     parts: DataFrame,
     lives: DataFrame,
-    events: DataFrame,
+    look_up: Callable[[pa.Table], DataFrame],
     window: Duration = 1,
-    broadcast: Collection[str] = (),
 ) -> DataFrame:
-    """Work out the lag from merged parts and all lives.
+    """Work out the lag from parts, merged or not, and all lives.
 
-    In `events` only batches of a few windows are looked up: those with the oldest record that a
-    reader has not done with by the end of its life.
+    Batches of a few windows are looked up: those with the oldest record that a reader has not done
+    with by the end of its life. `look_up` is given these windows (since_us, among other columns)
+    and gives the moves of records (see `moves_of`) that were appended within them, at least.
     """
     width = width_us(window)
     last_us = parts.agg(F.max("window_us")).first()
@@ -97,16 +105,16 @@ def lag_of(
     )  # fmt: skip
     states = _states(parts, begun).localCheckpoint()
     asked = _asked(states, begun).toArrow()
-    moves = _moves(_since(events, asked), lives, width, broadcast)
-    never = _never_done(events.sparkSession.createDataFrame(asked), moves)
+    never = _never_done(parts.sparkSession.createDataFrame(asked), look_up(asked))
     known = states.join(F.broadcast(never), "id", "left").join(F.broadcast(begun), "id")
     return _spread(known, width, last_us[0] if last_us else None)
 
 
-def _moves(
-    events: DataFrame, lives: DataFrame, width: int, broadcast: Collection[str]
+def moves_of(
+    events: DataFrame, lives: DataFrame, window: Duration = 1, broadcast: Collection[str] = ()
 ) -> DataFrame:
     """Lay out what was appended and done, with the life of its reader that each belongs to."""
+    width = width_us(window)
     kind, group = F.col("kind"), F.col("group")
     append_us = F.coalesce("append_time_us", "time_us")
     commits = (kind == kinds.ACKNOWLEDGED) & F.col("epoch").isNotNull()

@@ -33,7 +33,7 @@ _ERAS: Final = (kinds.LOST, kinds.TOPIC_DELETED)
 _LIVES: Final = pa.schema([
     ("group", pa.string()), ("reader", pa.string()), ("topic", pa.string()),
     ("partition", pa.int64()), ("life", pa.int32()), ("era", pa.int32()), ("turn", pa.int64()),
-    ("turns_era", pa.bool_()), ("from_us", pa.int64()), ("until_us", pa.int64()),
+    ("from_us", pa.int64()), ("until_us", pa.int64()),
     ("floor", pa.int64()), ("id", pa.int32()),
 ])  # fmt: skip
 
@@ -73,17 +73,24 @@ def lives_of(marks: DataFrame) -> DataFrame:
     """List the lives of all readers, also those in which they have no position.
 
     Columns: those of `READER`, life, era, turn (the sequence number of the mark with which it
-    begins; null if it is the first), turns_era (whether its era begins with it), from_us (when the
-    reader gets its position; null if it has none), until_us (when the next one begins; null if
-    none does), floor (the offset with which it begins; null: that of the first record of its era),
-    id (a number for each).
+    begins; null if it is the first), from_us (when the reader gets its position; null if it has
+    none), until_us (when the next one begins; null if none does), floor (the offset with which it
+    begins; null: that of the first record of its era), id (a number for each).
+
+    A row without a group is about the log itself: an era that begins in a partition, or in all of
+    a topic's, whether or not anybody reads it yet.
 
     Marks are followed one by one, here and not in Spark: there are few of them, and it would take
     a dozen jobs to say in windows what a loop says.
     """
     told = marks.toArrow().sort_by("sequence").to_pylist()
     lives = [life for reader, own in _by_reader(told) for life in _lives(reader, own)]
-    rows = [{**life, "id": number} for number, life in enumerate(lives)]
+    eras = [
+        {**mark, "group": "", "reader": "", "turn": mark["sequence"]}
+        for mark in told
+        if mark["kind"] in _ERAS
+    ]
+    rows = [{**row, "id": number} for number, row in enumerate(lives + eras)]
     return marks.sparkSession.createDataFrame(pa.Table.from_pylist(rows, _LIVES))
 
 
@@ -114,18 +121,18 @@ def _lives(reader: Reader, marks: list[Mark]) -> list[dict[str, Any]]:
     furthest: int | None = None
     for mark in marks:
         kind, offset = mark["kind"], mark["offset"]
-        join, turns_era = kind in _JOINS, kind in _ERAS
+        join = kind in _JOINS
         if kind in _ENDS:
             joined = False
         forward = kind == kinds.OFFSET_RESET and furthest is not None and offset > furthest
         begins = not join or forward or (furthest is None and joined)
-        number, era = number + begins, era + turns_era
+        number, era = number + begins, era + (kind in _ERAS)
         if begins or not lives:
             if lives:
                 lives[-1]["until_us"] = mark["time_us"]
             lives.append({
                 **dict(zip(READER, reader, strict=True)), "life": number, "era": era,
-                "turn": mark["sequence"] if begins else None, "turns_era": turns_era,
+                "turn": mark["sequence"] if begins else None,
                 "from_us": None, "until_us": None, "floor": None,
             })  # fmt: skip
         life = lives[-1]
@@ -145,16 +152,22 @@ def numbered(rows: DataFrame, lives: DataFrame) -> DataFrame:
     turned = lives.where("turn is not null")
     if turned.isEmpty():
         return rows.withColumn("life", F.lit(0))
-    eras = turned.where("turns_era").withColumns({"group": F.lit(""), "reader": F.lit("")})
-    turns = (
-        turned.select(*READER, "turn")
-        .unionByName(eras.select(*READER, "turn"))
-        .groupBy(*READER)
-        .agg(F.collect_set("turn").alias("turns"))
-    )
-    life = F.size(F.filter("turns", lambda turn: turn < F.col("sequence")))
+    keys = [name for name in READER if name != "partition"]
+    turns = turned.where("partition is not null").groupBy(*READER)
+    topic_turns = turned.where("partition is null").groupBy(*keys)
     return (
-        rows.join(F.broadcast(turns), list(READER), "left")
-        .withColumn("life", F.when(F.col("turns").isNull(), 0).otherwise(life))
-        .drop("turns")
+        rows.join(F.broadcast(turns.agg(_turns("turns"))), list(READER), "left")
+        .join(F.broadcast(topic_turns.agg(_turns("topic_turns"))), keys, "left")
+        .withColumn("life", _past("turns") + _past("topic_turns"))
+        .drop("turns", "topic_turns")
     )
+
+
+def _turns(name: str) -> Column:
+    return F.collect_set("turn").alias(name)
+
+
+def _past(turns: str) -> Column:
+    """How many of these turns a row comes after."""
+    past = F.size(F.filter(turns, lambda turn: turn < F.col("sequence")))
+    return F.when(F.col(turns).isNull(), 0).otherwise(past)

@@ -149,6 +149,11 @@ def segment_paths(directory: Path | str) -> list[Path]:
     return [path for _, path in sorted(found.items())]
 
 
+def segment_number(path: Path) -> int:
+    """Say which segment this is."""
+    return int(path.stem.removeprefix("part-"))
+
+
 def write_segment(directory: Path, number: int, batches: Sequence[pa.RecordBatch]) -> None:
     """Write a segment, a row group for each batch; nobody sees it before it is whole.
 
