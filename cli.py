@@ -1,4 +1,4 @@
-"""The command line: `wavetank run`, `check`, `new`, `show`, `events`, `report`, `sweep`, …
+"""The command line: `wavetank run`, `check`, `new`, `show`, `report`, `watch`, `sweep`, …
 
 What a user typed wrong is one clear line and status 2, never a stack trace; an objective that is
 not met is status 1.
@@ -220,6 +220,29 @@ def report(
     if parquet:
         click.echo(f"tables in {parquet}")
     click.echo(f"report in {page}")
+
+
+@main.command(epilog="Example: wavetank watch runs/first --checkpoint runs/first.watch")
+@click.argument("directory", type=click.Path())
+@click.option("--window", default="1s", help="How long a window is; 1s unless given.")
+@click.option(
+    "--checkpoint", type=click.Path(file_okay=False), help="A folder from which to go on."
+)
+@click.option("--parquet", type=click.Path(file_okay=False), help="A folder for the tables.")
+@click.option("--idle", default="60s", help="How long to wait for a run that says nothing.")
+@click.option("--master", help="Where Spark runs, such as spark://host:7077; else on this machine.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line for each micro-batch.")
+@clean
+def watch(directory: str, window: str, idle: str, master: str | None, **options: Any) -> None:
+    """Follow a run that was begun with --out until it is over: its lag and throughput.
+
+    The status is 0 if it is over, 1 if nothing new came for a while, 2 for bad input.
+    """
+    from .watching import follow  # it brings along Spark
+
+    patience_us = to_us(_duration(idle), "idle")
+    if not follow(directory, _duration(window), patience_us, master, **options):
+        sys.exit(NOT_MET)
 
 
 @main.command(epilog="Example: wavetank shell < commands.txt")

@@ -12,6 +12,7 @@ from .ownership import outages, ownership
 from .rebalances import rebalances
 from .session import JavaMissingError, SparkUnreachableError, session
 from .skew import hot_keys, skew
+from .stream import Watch, stream
 from .throughput import throughput
 from .troubles import duplicates, losses, redeliveries
 
@@ -19,6 +20,7 @@ __all__ = [
     "JavaMissingError",
     "SparkFailedError",
     "SparkUnreachableError",
+    "Watch",
     "burrow",
     "compare",
     "drift",
@@ -42,5 +44,6 @@ __all__ = [
     "shares",
     "skew",
     "spread",
+    "stream",
     "throughput",
 ]

@@ -12,7 +12,6 @@ not with the run.
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Final
@@ -31,8 +30,6 @@ from .lag import kept, lag_of, lag_parts, merged, moves_of
 from .lives import lives_of, marks_of
 from .throughput import throughput
 
-TABLES: Final = ("throughput", "lag")
-"""What is worked out."""
 OPEN: Final = "open.parquet"
 _MEMORY: Final = "memory"
 _KEPT: Final = 2
@@ -293,4 +290,4 @@ def _write(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}")
     pq.write_table(table, draft)
-    os.replace(draft, path)
+    draft.replace(path)

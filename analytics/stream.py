@@ -17,9 +17,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError
@@ -109,7 +107,7 @@ def _claim(fold: Fold, info: RunInfo) -> None:
         if found.get(name) != value:
             raise BadValueError(
                 f"checkpoint = {str(fold.checkpoint)!r}: it was made with {name} "
-                f"{found.get(name)!r}, not {value!r}: take another folder, or remove it to begin anew"
+                f"{found.get(name)!r}, not {value!r}: take another folder, or remove this one"
             )
 
 
@@ -165,34 +163,39 @@ class Watch:
         return self.spark.read.parquet(*map(plainly, paths)).unionByName(opened)
 
     def recent(self, name: str, since_us: int) -> pa.Table:
-        """The rows of a table from this time on, without a job of Spark."""
+        """The rows of a table from this time on, soon: without a job of Spark."""
         memory = recall(self._fold.checkpoint)
-        column = "window_us" if name == "throughput" else "time_us"
-        parts = [memory.table(name)] if memory.progress.batch >= 0 else []
+        if memory.progress.batch < 0:
+            return self._table(name).toArrow()
+        parts = [memory.table(name)]
         for path in reversed(finals(self._fold.tables, name, memory.progress.batch)):
             table = pq.ParquetFile(path).read()
-            parts.append(table.filter(pc.greater_equal(table[column], since_us)))
+            parts.append(table.filter(pc.greater_equal(table[table.column_names[0]], since_us)))
             if table.num_rows and not parts[-1].num_rows:
                 break
-        return pa.concat_tables(parts) if parts else None
+        return pa.concat_tables(parts)
 
     @property
     def is_over(self) -> bool:
         """Whether the run has ended, and all of it has been read."""
-        if read_info(self.directory).state == "running":
-            return False
+        # In this order: the state is written after the last segment.
+        return read_info(self.directory).state != "running" and not self.is_behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are segments that have not been read yet."""
         paths = segment_paths(self.directory)
-        return not paths or segment_number(paths[-1]) <= self.progress.segment
+        return bool(paths) and segment_number(paths[-1]) > self.progress.segment
 
     def process_all(self) -> None:
         """Wait until all that is there now has been read."""
-        with self._telling():
+        with telling([self.directory]):
             self.query.processAllAvailable()
 
     def wait(self, seconds: float = LOOK_SECONDS) -> None:
         """Let this time pass, or raise what has ended the stream."""
-        with self._telling():
-            self.query.awaitTermination(seconds)
+        with telling([self.directory]):
+            self.query.awaitTermination(seconds)  # type: ignore[arg-type]  # floats are fine
 
     def await_end(self) -> None:
         """Wait until the run is over and all of it has been read."""
@@ -204,11 +207,6 @@ class Watch:
         self.query.stop()
         if self._temporary:
             shutil.rmtree(self._fold.checkpoint, ignore_errors=True)
-
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        with telling([self.directory]):
-            yield
 
     def __enter__(self) -> "Watch":
         return self
