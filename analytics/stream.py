@@ -117,6 +117,7 @@ class Watch:
     def __init__(self, spark: SparkSession, fold: Fold, *, temporary: bool) -> None:
         self.spark = spark
         self.directory = fold.directory
+        self.checkpoint = fold.checkpoint
         self.window_us = fold.width_us
         self._fold = fold
         self._temporary = temporary
