@@ -240,8 +240,8 @@ def watch(directory: str, window: str, idle: str, master: str | None, **options:
     """
     from .watching import follow  # it brings along Spark
 
-    patience_us = to_us(_duration(idle), "idle")
-    if not follow(directory, _duration(window), patience_us, master, **options):
+    patience_us = to_us(as_duration(idle), "idle")
+    if not follow(directory, as_duration(window), patience_us, master, **options):
         sys.exit(NOT_MET)
 
 

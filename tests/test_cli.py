@@ -48,7 +48,9 @@ group = "billing"
 max_lag = "4s"
 """
 HANDLED = TINY.replace('service = "1ms"', 'handler = "HANDLER:handle"')
-COMMANDS = ("run", "check", "new", "show", "events", "verify", "sweep", "plan", "shell")
+COMMANDS = (
+    "run", "check", "new", "show", "events", "verify", "report", "watch", "sweep", "plan", "shell",
+)  # fmt: skip
 
 
 def wavetank(*arguments: object, typed: str | None = None) -> Result:
