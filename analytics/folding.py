@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from ..model.durations import to_seconds
 from ..model.rundir import segment_number, segment_paths
 from .events import read_files
-from .lag import kept, lag_of, lag_parts, merged, moves_of
+from .lag import lag_of, lag_parts, merged, moves_of
 from .lives import lives_of, marks_of
 from .throughput import throughput
 
@@ -87,14 +87,17 @@ def recall(checkpoint: Path) -> Memory:
 
 
 def _memories(checkpoint: Path) -> list[Path]:
-    folder = checkpoint / _MEMORY
-    return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal())
+    found = {int(path.name): path for path in (checkpoint / _MEMORY).glob("[0-9]*")}
+    return [path for _, path in sorted(found.items())]
 
 
 def finals(tables: Path, name: str, batch: int) -> list[Path]:
     """The files of a table that never change, up to this micro-batch."""
-    found = sorted((tables / name).glob("final-*.parquet"))
-    return [path for path in found if int(path.stem.removeprefix("final-")) <= batch]
+    found = {
+        int(path.stem.removeprefix("final-")): path
+        for path in (tables / name).glob("final-*.parquet")
+    }
+    return [path for number, path in sorted(found.items()) if number <= batch]
 
 
 @attrs.frozen(kw_only=True)
@@ -143,11 +146,12 @@ class _Step:
             return
         events = read_files(self.spark, fresh)
         passed = self.throughput(events)
-        marks, lives = self.marks_and_lives(events)
+        marks, known = self.marks_and_lives(events)
+        lives = self.spark.createDataFrame(known)
         parts = self.parts(events, lives)
         lag = self.lag(parts, lives)
         now = self.progress(events, lag)
-        memory = {"marks": marks, "lives": lives.toArrow(), "lag_parts": self.folded(parts, now)}
+        memory = {"marks": marks, "lives": known, "lag_parts": self.folded(parts, now)}
         for name, table, is_final in (
             ("throughput", passed, pc.less(passed["window_us"], now.final_us)),
             ("lag", lag, pc.less_equal(lag["time_us"], now.final_us)),
@@ -205,15 +209,15 @@ class _Step:
             .toArrow()
         )
 
-    def marks_and_lives(self, events: DataFrame) -> tuple[pa.Table, DataFrame]:
+    def marks_and_lives(self, events: DataFrame) -> tuple[pa.Table, pa.Table]:
         """All marks so far and what follows from them: mostly nothing new."""
         fresh = marks_of(events, self.fold.broadcast).toArrow()
         if self.was.batch >= 0:
             old = self.before.table("marks")
             if not fresh.num_rows:
-                return old, self.spark.createDataFrame(self.before.table("lives"))
+                return old, self.before.table("lives")
             fresh = pa.concat_tables([old, fresh.cast(old.schema)])
-        return fresh, kept(lives_of(self.spark.createDataFrame(fresh)))
+        return fresh, lives_of(self.spark.createDataFrame(fresh)).toArrow()
 
     def parts(self, events: DataFrame, lives: DataFrame) -> DataFrame:
         """What the log comes to, folded and new."""

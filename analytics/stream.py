@@ -38,7 +38,10 @@ SEGMENTS: Final = 16
 """At most so many are read in a micro-batch, so that its work is bounded."""
 LOOK_SECONDS: Final = 0.2
 """How often to look whether the run is over."""
+_LOOK: Final = "200 milliseconds"
+"""How often Spark looks for new segments: by itself it would list the folder all the time."""
 _EVER: Final = "36500d"
+"""A segment is never too old to be read, however long a stream has been stopped."""
 _SCHEMAS: Final = {
     "throughput": "window_us long, kind string, topic string, records long, bytes long",
     "lag": (
@@ -99,6 +102,11 @@ def _claim(fold: Fold, info: RunInfo) -> None:
     }
     path = fold.checkpoint / "stream.json"
     if not path.exists():
+        if any(fold.tables.glob("*/final-*.parquet")):
+            raise BadValueError(
+                f"parquet = {str(fold.tables)!r}: it holds tables of another stream: take another "
+                "folder, or go on from the checkpoint that they were made with"
+            )
         fold.checkpoint.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(wanted, indent=2), encoding="utf-8")
         return
@@ -138,6 +146,7 @@ class Watch:
         return (
             files.writeStream.foreachBatch(self._fold)
             .option("checkpointLocation", str(self._fold.checkpoint / "spark"))
+            .trigger(processingTime=_LOOK)
             .start()
         )
 

@@ -243,3 +243,7 @@ def test_what_cannot_be_meant_is_refused(spark: Any, tmp_path: Path) -> None:
     analytics.stream(spark, writer.directory, 1, checkpoint).stop()
     with pytest.raises(BadValueError, match="it was made with window_us 1000000, not 2000000"):
         analytics.stream(spark, writer.directory, 2, checkpoint)
+    (tmp_path / "tables" / "lag").mkdir(parents=True)
+    (tmp_path / "tables" / "lag" / "final-000000.parquet").touch()
+    with pytest.raises(BadValueError, match="it holds tables of another stream"):
+        analytics.stream(spark, writer.directory, parquet=tmp_path / "tables")
