@@ -49,7 +49,6 @@ def lag(events: DataFrame, window: Duration = 1, broadcast: Collection[str] = ()
     lives = lives_of(marks_of(events, broadcast))
     parts = lag_parts(events, lives, window, broadcast).localCheckpoint()
 
-
     def look_up(asked: pa.Table) -> DataFrame:
         return moves_of(_since(events, asked), lives, window, broadcast)
 

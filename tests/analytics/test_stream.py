@@ -13,8 +13,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
-from logs import acked, appended, assigned, renamed, table_of
 from runs import RUNS, broadcasts, run
+from tiny import acked, appended, assigned, renamed, table_of
 
 from wavetank import analytics
 from wavetank.analytics.events import read_files
