@@ -77,9 +77,13 @@ class Node:
         self.offset_us, self.drift_ppm, self.skewed_us = offset_us, drift_ppm, now_us
 
     def true_us(self, duration_us: int) -> int:
-        """How long a duration measured by this node's clock really takes."""
+        """How long a duration measured by this node's clock really takes, rounded up.
+
+        Rounded down it would be over before the clock says so, and who then waits for the last
+        microsecond would wait no time at all, for ever.
+        """
         if self.drift_ppm:
-            return duration_us * _PPM // (_PPM + self.drift_ppm)
+            return -(-duration_us * _PPM // (_PPM + self.drift_ppm))
         return duration_us
 
     def _offset_at(self, now_us: int) -> int:

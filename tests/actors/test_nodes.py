@@ -263,6 +263,36 @@ def test_a_drifting_clock_goes_further_wrong_and_its_timers_with_it(simulated: A
     assert rang.clock_us == 11_000_000
 
 
+@pytest.mark.parametrize("drift_ppm", [20_000, 1, -1, -300_000])
+def test_who_waits_for_a_time_on_a_drifting_clock_gets_there(
+    simulated: Any, drift_ppm: int
+) -> None:
+    class Waiter(wt.Actor):
+        def started(self) -> None:
+            self.due_us = self.now + 1_003
+            self.times = 0
+            self.after(self.due_us - self.now, Tick())
+
+        @wt.receives(Tick)
+        def on_tick(self, tick: Tick) -> None:
+            self.times += 1
+            assert self.times < 5, "a timer that goes off too early is set again and again"
+            if self.now < self.due_us:
+                self.after(self.due_us - self.now, Tick())
+            else:
+                self.record("rang")
+
+    simulated.spawn(Notebook, "first", node="n")
+    simulated.run(for_=0.000_7)
+    simulated.skew("n", "1s", drift_ppm)
+    simulated.run(for_=0.000_33)
+    for number in range(50):
+        simulated.spawn(Waiter, f"waiter-{number}", node="n")
+        simulated.run(for_=0.000_011)
+    simulated.run_until_idle()
+    assert len(simulated.events.of("rang")) == 50
+
+
 def test_a_skew_can_be_taken_back(simulated: Any) -> None:
     book = simulated.spawn(Notebook, "book", node="n")
     simulated.skew("n", 5, drift_ppm=100)
