@@ -19,12 +19,12 @@ from .events import look, read, telling
 from .flows import flow, inboxes
 from .lag import lag
 from .latency import latency
-from .monitors import burrow, lag_exporter
+from .monitors import BURROW_LOOKS, EXPORTER_LOOKS, PLACE, burrow, lag_exporter, monitor_errors
 from .ownership import outages, ownership
 from .rebalances import rebalances
-from .skew import skew
+from .skew import hot_keys, skew
 from .throughput import throughput
-from .troubles import losses, redeliveries
+from .troubles import duplicates, losses, redeliveries
 
 Row: TypeAlias = dict[str, Any]
 
@@ -37,8 +37,8 @@ WIDTHS_US: Final = tuple(
         43_200, 86_400,
     )
 )  # fmt: skip
-MONITORS_LOOK_US: Final = 10 * SECOND_US
 MAX_FLOWS: Final = 200
+MAX_KEYS: Final = 200
 FINER: Final = 30
 """So many times within a window lag is looked at, of which the window shows the worst."""
 
@@ -92,6 +92,16 @@ class Analysis:
     def name(self) -> str:
         """What to call the run."""
         return str(self.scenario.get("name") or self.directory.resolve().name)
+
+    @property
+    def exporter_looks_us(self) -> int:
+        """How often the lag exporter looked."""
+        return looks_us(EXPORTER_LOOKS, self.window_us)
+
+    @property
+    def burrow_looks_us(self) -> int:
+        """How often Burrow looked."""
+        return looks_us(BURROW_LOOKS, self.window_us)
 
     @property
     def groups(self) -> list[str]:
@@ -148,8 +158,13 @@ class _Run:
         yield "redeliveries", "redeliveries", lambda: redeliveries(self.events)
         yield "losses", "losses", lambda: losses(self.events)
         yield "exporter", "what a lag exporter shows", self.exporter
+        yield "exporter_errors", "how wrong that is", self.exporter_errors
         yield "burrow", "what Burrow says", self.burrow
         kinds_seen = set(self.tables["happenings"]["kind"].to_pylist())
+        if kinds.KEY_COUNTED in kinds_seen:
+            yield "hot_keys", "hot keys", lambda: hot_keys(self.events).limit(MAX_KEYS)
+        if kinds_seen & {kinds.SEND_RETRIED, kinds.DEDUPLICATED}:
+            yield "duplicates", "records sent again", lambda: duplicates(self.events)
         if kinds.CLOCK_SKEWED in kinds_seen:
             yield "drift", "drift of clocks", self.drift
         if kinds.INBOX_OBSERVED in kinds_seen:
@@ -175,42 +190,62 @@ class _Run:
         return latency(self.events, window=_seconds(self.window_us))
 
     def lag(self) -> DataFrame:
-        """By reader, over all partitions: the worst of each window, which ends at time_us."""
-        fine_us = max(
-            SECOND_US if self.window_us >= SECOND_US else self.window_us, self.window_us // FINER
-        )
-        self.fine = lag(self.events, _seconds(fine_us), self.broadcast).persist()
-        end_us = F.ceil(F.col("time_us") / F.lit(self.window_us)) * F.lit(self.window_us)
+        """By reader, over all partitions, for each window, which ends at time_us.
+
+        records and age_us are the worst in the window; last_records and last_age_us are those at
+        last_us, when lag was looked at for the last time in it.
+        """
+        self.fine = lag(self.events, _seconds(fine_us(self.window_us)), self.broadcast).persist()
+        end_us = F.ceil(F.col("at_us") / F.lit(self.window_us)) * F.lit(self.window_us)
         return (
-            self.fine.groupBy("time_us", "group", "reader")
+            self.fine.groupBy(F.col("time_us").alias("at_us"), "group", "reader")
             .agg(F.sum("records").alias("records"), F.max("age_us").alias("age_us"))
             .groupBy(end_us.cast("long").alias("time_us"), "group", "reader")
-            .agg(F.max("records").alias("records"), F.max("age_us").alias("age_us"))
+            .agg(
+                F.max("records").alias("records"),
+                F.max("age_us").alias("age_us"),
+                F.max("at_us").alias("last_us"),
+                F.max_by("records", "at_us").alias("last_records"),
+                F.max_by("age_us", "at_us").alias("last_age_us"),
+            )
             .orderBy("group", "reader", "time_us")
         )
 
     def exporter(self) -> DataFrame:
-        """By group, the partition furthest behind: time_us, group, records, age_us."""
-        shown = lag_exporter(self.events, _seconds(self.look_us))
+        """By group, the partition furthest behind: time_us, group, records, age_us, exact_us.
+
+        exact_us is the truth, at the same instants and in the same partitions.
+        """
+        every_us = looks_us(EXPORTER_LOOKS, self.window_us)
+        self.shown = self.while_it_ran(lag_exporter(self.events, _seconds(every_us))).persist()
+        exact = self.fine.where("reader = group").withColumnRenamed("age_us", "exact_us")
         return (
-            shown.groupBy("time_us", "group")
-            .agg(F.sum("records").alias("records"), F.max("age_us").alias("age_us"))
+            self.shown.join(exact.drop("records"), ["time_us", *PLACE], "left")
+            .groupBy("time_us", "group")
+            .agg(
+                F.sum("records").alias("records"),
+                F.max("age_us").alias("age_us"),
+                F.max("exact_us").alias("exact_us"),
+            )
             .orderBy("group", "time_us")
         )
+
+    def exporter_errors(self) -> DataFrame:
+        return monitor_errors(self.shown, self.fine)
+
+    def while_it_ran(self, looks: DataFrame) -> DataFrame:
+        """Leave out the look after the end, which nobody had."""
+        return looks.where(F.col("time_us") <= F.lit(self.duration_us))
 
     def burrow(self) -> DataFrame:
         """The status of groups at each look: time_us, group, status."""
-        said = burrow(self.events, _seconds(self.look_us))
+        said = burrow(self.events, _seconds(looks_us(BURROW_LOOKS, self.window_us)))
         return (
-            said.groupBy("time_us", "group")
+            self.while_it_ran(said)
+            .groupBy("time_us", "group")
             .agg(F.max("group_status").alias("status"))
             .orderBy("group", "time_us")
         )
-
-    @property
-    def look_us(self) -> int:
-        """How often monitoring tools look: as they do, unless the run is too long for a chart."""
-        return max(MONITORS_LOOK_US, self.window_us)
 
     def drift(self) -> DataFrame:
         return drift(self.events, _seconds(self.window_us))
@@ -230,6 +265,7 @@ class _Run:
 
     def analysis(self) -> Analysis:
         self.fine.unpersist()
+        self.shown.unpersist()
         return Analysis(
             directory=self.subject.directory, info=self.info, objectives=self.subject.objectives,
             events=self.found.events, duration_us=self.duration_us,
@@ -257,6 +293,16 @@ def window_for(duration_us: int) -> int:
             return width_us
     day_us = WIDTHS_US[-1]
     return -(-duration_us // (POINTS * day_us)) * day_us
+
+
+def fine_us(window_us: int) -> int:
+    """How often lag is looked at: each second, or so that a window is no more than FINER looks."""
+    return max(min(SECOND_US, window_us), window_us // FINER)
+
+
+def looks_us(every: int, window_us: int) -> int:
+    """How often a tool looks that does so every so many seconds: never twice within a point."""
+    return max(every * SECOND_US, window_us)
 
 
 def census(events: DataFrame) -> DataFrame:

@@ -131,26 +131,32 @@ def safe(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def safe_lines(text: str) -> str:
-    """The same for lines that are to stay lines."""
-    return "<br>".join(safe(part) for part in text.split("<br>"))
-
-
 def same_scales(figures: Sequence[Figure]) -> None:
-    """Set the axes of figures of the same kind to the same ranges."""
+    """Set the axes of figures of the same kind to the same ranges, where they count in the same."""
     for name in figures[0]["layout"]:
         axes = [figure["layout"].get(name, {}) for figure in figures]
         if name.startswith("yaxis") and all("type" not in each for each in axes):
-            tops = [_top(figure, name.replace("axis", "")) for figure in figures]
-            for each in axes:
-                each["range"] = [0, 1.05 * max(tops) or 1]
-        elif name == "xaxis" and len({each["title"]["text"] for each in axes}) == 1:
-            end = max(each["range"][1] for each in axes)
-            for each in axes:
-                each["range"] = [0, end]
+            low, high = _reach(figures, name.replace("axis", ""))
+            room = 0.05 * (high - low) or 1
+            _set_range(axes, low and low - room, high + room)
+        elif name == "xaxis" and all("range" in each for each in axes):
+            ends = [each["range"][1] for each in axes]
+            if len({each["title"]["text"] for each in axes}) == 1:
+                _set_range(axes, 0, max(ends))
 
 
-def _top(figure: Figure, name: str) -> float:
-    """The largest value that is drawn against an axis."""
-    own = [trace["y"] for trace in figure["data"] if trace.get("yaxis", "y") == name]
-    return max((value for values in own for value in values if value is not None), default=0.0)
+def _set_range(axes: Iterable[Figure], low: float, high: float) -> None:
+    for each in axes:
+        each["range"] = [low, high]
+
+
+def _reach(figures: Sequence[Figure], name: str) -> tuple[float, float]:
+    """The least and the largest value that are drawn against an axis, and 0."""
+    own = [
+        trace["y"]
+        for figure in figures
+        for trace in figure["data"]
+        if trace.get("yaxis", "y") == name
+    ]
+    values = [0.0, *(value for each in own for value in each if value is not None)]
+    return min(values), max(values)

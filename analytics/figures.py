@@ -64,8 +64,8 @@ def _of_run(analysis: Analysis) -> Iterator[Figure]:
 
 def _of_group(analysis: Analysis, group: str) -> Iterator[Figure]:
     lag = _own(analysis, "lag", group)
-    last_us = max((row["time_us"] for row in lag), default=0)
-    at_last = [row for row in lag if row["time_us"] == last_us]
+    last_us = max((row["last_us"] for row in lag), default=0)
+    at_last = [row for row in lag if row["last_us"] == last_us]
     rounds = _own(analysis, "rebalances", group)
     outages = [
         (analysis.duration_us if row["until_us"] is None else row["until_us"]) - row["from_us"]
@@ -73,7 +73,9 @@ def _of_group(analysis: Analysis, group: str) -> Iterator[Figure]:
     ]
     yield Figure("worst lag, records", group, _max(lag, "records"), "records")
     yield Figure("worst lag, time", group, _max(lag, "age_us"), "us")
-    yield Figure("lag at the end, records", group, _max(at_last, "records"), "records")
+    yield Figure("lag at the end, records", group, _max(at_last, "last_records"), "records")
+    ages_us = [_age_at(analysis.duration_us, row) for row in at_last]
+    yield Figure("lag at the end, time", group, max(ages_us, default=None), "us")
     for row in _own(analysis, "latency", group):
         for column, name in (("p50_us", "50 %"), ("p99_us", "99 %"), ("max_us", "all")):
             yield Figure(f"{name} {row['stage']} within", group, row[column], "us")
@@ -83,6 +85,12 @@ def _of_group(analysis: Analysis, group: str) -> Iterator[Figure]:
     yield Figure("partitions moved", group, _sum(rounds, "moved"), "")
     yield Figure("time without an owner, all partitions", group, sum(outages), "us")
     yield Figure("longest time without an owner", group, max(outages, default=0), "us")
+
+
+def _age_at(end_us: int, row: Row) -> int:
+    """How old the oldest record is at the end; it was last looked at when a window ended."""
+    age_us: int = row["last_age_us"] + end_us - row["last_us"] if row["last_records"] else 0
+    return age_us
 
 
 def _own(analysis: Analysis, measure: str, group: str) -> list[Row]:

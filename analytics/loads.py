@@ -7,10 +7,14 @@ from ..model.durations import SECOND_US
 from . import wording
 from .analysis import Analysis, Row
 from .charts import MAX_LINES, Chart, Figure, View, colours, layout, line, safe
+from .page import Cell, Table
 from .timelines import consumers_of
 from .wording import GREY, Clock, colour
 
 MAX_BARS: Final = 200
+MAX_KEYS: Final = 12
+MAX_NODES: Final = 8
+"""As many as there are colours."""
 
 
 def partitions(analysis: Analysis) -> Chart | None:
@@ -39,7 +43,7 @@ def _spread(
         return None
     views = [
         View(
-            f"{scope}: at most {rows[0]['largest']:.3g}× the mean",
+            f"{scope}: busiest {rows[0]['largest']:.3g}× the mean",
             _bars(analysis, rows, axis, what),
         )
         for scope, rows in sorted(scopes.items())[:MAX_LINES]
@@ -72,9 +76,33 @@ def _bars(analysis: Analysis, rows: list[Row], axis: str, what: str) -> Figure:
     return {"data": [bars], "layout": made}
 
 
+def hot_keys(analysis: Analysis) -> Table | None:
+    """The keys that have a large part of a partition's records."""
+    rows = sorted(analysis.rows("hot_keys"), key=lambda row: -row["share"])[:MAX_KEYS]
+    tints = colours(analysis)
+    cells: tuple[tuple[str | Cell, ...], ...] = tuple(
+        (
+            Cell(row["group"], tints.get(row["group"])), f"{row['topic']}-{row['partition']}",
+            row["key"], wording.count(row["records"]), wording.share(row["share"]),
+            wording.time(row["seen_us"]),
+        )
+        for row in rows
+    )  # fmt: skip
+    if not cells:
+        return None
+    return Table(
+        "Hot keys", ("group", "partition", "key", "records", "share", "counted at"), cells,
+        "The keys with the largest shares of their partition's records, as its leader counted them "
+        "for a key-shared group.",
+        frozenset({"partition", "key"}),
+    )  # fmt: skip
+
+
 def inboxes(analysis: Analysis) -> Chart | None:
     """The deepest inboxes of the busiest nodes."""
-    caption = "The most messages that waited at once in an inbox of a node."
+    caption = (
+        f"The most messages that waited at once in an inbox of a node; {MAX_NODES} nodes at most."
+    )
     data = _nodes(analysis, "inboxes", "deepest", 1)
     made = layout(analysis, 280, [("waiting (messages)", 1)])
     if not data:
@@ -84,7 +112,10 @@ def inboxes(analysis: Analysis) -> Chart | None:
 
 def drift(analysis: Analysis) -> Chart | None:
     """How far the clocks of nodes were off."""
-    caption = "How far each node's clock was ahead of the engine's time; behind is below zero."
+    caption = (
+        "How far the clocks of nodes were ahead of the engine's time; behind is below zero. "
+        "Those that were right are not drawn."
+    )
     data = _nodes(analysis, "drift", "offset_us", SECOND_US)
     made = layout(analysis, 280, [("clock ahead (seconds)", 1)])
     made["yaxis"]["rangemode"] = "normal"
@@ -94,16 +125,17 @@ def drift(analysis: Analysis) -> Chart | None:
 
 
 def _nodes(analysis: Analysis, measure: str, column: str, unit: int) -> list[Figure]:
-    """A line for each node, of those with the largest values."""
+    """A line for each node, of those with the largest values; of those always 0 none."""
     clock = Clock.of(analysis.duration_us)
     nodes: dict[str, list[Row]] = defaultdict(list)
     for row in analysis.rows(measure):
         nodes[row["node"]].append(row)
-    worst = sorted(nodes, key=lambda node: -max(abs(row[column] or 0) for row in nodes[node]))
+    most = {node: max(abs(row[column] or 0) for row in own) for node, own in nodes.items()}
+    worst = sorted(filter(most.get, most), key=lambda node: -most[node])
     return [
         line(
             node, colour(index), [clock(row["window_us"]) for row in nodes[node]],
             [(row[column] or 0) / unit for row in nodes[node]],
         )
-        for index, node in enumerate(sorted(worst[:MAX_LINES]))
+        for index, node in enumerate(sorted(worst[:MAX_NODES]))
     ]  # fmt: skip

@@ -15,9 +15,11 @@ from pyspark.sql import functions as F
 from ..model import kinds
 from ..model.durations import Duration
 from ..model.errors import BadValueError
-from .lag import lag
 from .windows import start_us, width_us
 
+BURROW_LOOKS: Final = 10
+EXPORTER_LOOKS: Final = 30
+"""Once in so many seconds each tool looks, unless it is told otherwise."""
 TOPIC: Final = ("topic", "partition")
 PLACE: Final = ("group", *TOPIC)
 
@@ -56,7 +58,7 @@ ESTIMATE: Final = """
 """
 
 
-def burrow(events: DataFrame, every: Duration = 10, offsets: int = 10) -> DataFrame:
+def burrow(events: DataFrame, every: Duration = BURROW_LOOKS, offsets: int = 10) -> DataFrame:
     """The status of groups by the rules of Burrow, at each look.
 
     Columns time_us, group, topic, partition, status, lag, group_status; from a partition's first
@@ -113,7 +115,9 @@ def burrow(events: DataFrame, every: Duration = 10, offsets: int = 10) -> DataFr
     )
 
 
-def lag_exporter(events: DataFrame, every: Duration = 30, points: int = 60) -> DataFrame:
+def lag_exporter(
+    events: DataFrame, every: Duration = EXPORTER_LOOKS, points: int = 60
+) -> DataFrame:
     """The lag in records and in time as kafka-lag-exporter estimates it, at each look.
 
     Columns time_us, group, topic, partition, records, age_us; from a partition's first commit on.
@@ -155,14 +159,17 @@ def lag_exporter(events: DataFrame, every: Duration = 30, points: int = 60) -> D
     )
 
 
-def monitor_errors(events: DataFrame, every: Duration = 30, points: int = 60) -> DataFrame:
-    """How far off kafka-lag-exporter's time lag is, by group.
+def monitor_errors(shown: DataFrame, exact: DataFrame) -> DataFrame:
+    """How far off the time lag is that kafka-lag-exporter shows, by group.
+
+    `shown` is what `lag_exporter` gives and `exact` what `lag` gives, of windows that end whenever
+    the exporter looks: they are compared at the same instants.
 
     Columns group, samples, mean_us (the exact lag), mean_error_us and max_error_us: the mean and
     the greatest of abs(estimated - exact) over partitions and looks at which there is an estimate.
     """
-    shown = lag_exporter(events, every, points).withColumnRenamed("age_us", "shown_us")
-    exact = lag(events, every).select("time_us", *PLACE, "age_us")
+    shown = shown.withColumnRenamed("age_us", "shown_us")
+    exact = exact.where("reader = group").select("time_us", *PLACE, "age_us")
     error = F.abs(F.col("shown_us") - F.col("age_us"))
     return (
         shown.where("shown_us is not null")

@@ -33,6 +33,9 @@
     var data = JSON.parse(JSON.stringify(figure.data));
     if (narrow) {
       layout.margin.r = 6;
+      // A legend of several rows must not take the room of the chart.
+      var named = data.filter(function (trace) { return layout.showlegend && trace.showlegend !== false; });
+      layout.height += 20 * Math.floor(named.length / 2);
       data.forEach(function (trace) { if (trace.line) { trace.line.width *= 0.6; } });
     }
     return { data: data, layout: layout };

@@ -27,7 +27,10 @@ class Cell:
 
 @attrs.frozen
 class Table:
-    """A table; the first column and those named in `texts` are text, the others numbers."""
+    """A table; the first column and those named in `texts` are text, the others numbers.
+
+    If the first column has no head, the rows speak for themselves and no heads are shown.
+    """
 
     title: str
     heads: tuple[str, ...]
@@ -50,6 +53,7 @@ class Tiles:
     """Figures side by side."""
 
     tiles: tuple[Tile, ...]
+    title: str = ""
 
 
 @attrs.frozen
@@ -111,7 +115,8 @@ def render(
 </head>
 <body>
 <main{' class="wide"' if wide else ""}>
-<header><h1>{escape(title)}</h1>{head}<nav>{links}</nav></header>
+<header><h1>{escape(title)}</h1>{head}</header>
+<nav>{links}</nav>
 {body}
 <footer>Made by Wavetank. This page is complete: it loads nothing from anywhere.</footer>
 </main>
@@ -152,7 +157,8 @@ def _part(part: Part, drawn: dict[str, list[dict[str, Any]]]) -> str:
         case Table():
             return _table(part)
         case Tiles():
-            return f'<div class="tiles">{"".join(map(_tile, part.tiles))}</div>'
+            title = f"<h3>{escape(part.title)}</h3>" if part.title else ""
+            return f'<div>{title}<div class="tiles">{"".join(map(_tile, part.tiles))}</div></div>'
         case Text():
             items = "".join(f"<li>{escape(item)}</li>" for item in part.items)
             return f'<div class="card"><h3>{escape(part.title)}</h3><ul>{items}</ul></div>'
@@ -199,12 +205,13 @@ def _table(table: Table) -> str:
         f"<th{_class(kind)}>{escape(head)}</th>"
         for head, kind in zip(table.heads, kinds, strict=True)
     )
+    top = f"<thead><tr>{heads}</tr></thead>" if table.heads[0] else ""
     rows = "".join(f"<tr>{_cells(row, kinds)}</tr>" for row in table.rows)
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
     caption = f"<p>{escape(table.caption)}</p>" if table.caption else ""
     return (
         f'<div class="card">{title}{caption}<div class="scroll"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></div>"
+        f"{top}<tbody>{rows}</tbody></table></div></div>"
     )
 
 

@@ -2,7 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Final
 
+from ..model.durations import SECOND_US
+from . import wording
 from .analysis import Analysis, Row
 from .charts import (
     MAX_LINES,
@@ -18,6 +21,9 @@ from .charts import (
     window,
 )
 from .wording import GREY, Clock
+
+TICKS_US: Final = tuple(step * 10**power for power in range(2, 10) for step in (1, 3))
+"""Of a logarithmic axis: from 100 µs on."""
 
 # Throughput
 
@@ -91,18 +97,24 @@ def latency(analysis: Analysis) -> Chart | None:
     return Chart(
         "latency",
         "How long records took",
-        "From append on, by the time at which it ended: the median (dotted) and the 99th "
-        f"percentile (solid) of the records of each {window(analysis)}. The axis is logarithmic.",
+        "From append on, by the time at which it ended: the 99th percentile, or the median, of the "
+        f"records of each {window(analysis)}. The axis is logarithmic.",
         tuple(
-            View(stage, _latency(analysis, rows, stage)) for stage in ("delivered", "acknowledged")
+            View(f"{stage}, {name}", _latency(analysis, rows, stage, column))
+            for stage in ("delivered", "acknowledged")
+            for name, column in (("99 %", "p99_us"), ("median", "p50_us"))
         ),
     )
 
 
-def _latency(analysis: Analysis, rows: list[Row], stage: str) -> Figure:
+def _latency(analysis: Analysis, rows: list[Row], stage: str, column: str) -> Figure:
     clock, by_group = Clock.of(analysis.duration_us), colours(analysis)
-    made = layout(analysis, 330, [(f"until {stage} (ms)", 1)])
-    made["yaxis"] |= {"type": "log", "rangemode": "normal", "tickformat": "~r", "nticks": 8}
+    made = layout(analysis, 330, [(f"until {stage} (seconds)", 1)])
+    made["yaxis"] |= {
+        "type": "log", "rangemode": "normal", "tickformat": "",
+        "tickvals": [us / SECOND_US for us in TICKS_US],
+        "ticktext": [wording.time(us) for us in TICKS_US],
+    }  # fmt: skip
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row["stage"] == stage:
@@ -111,12 +123,7 @@ def _latency(analysis: Analysis, rows: list[Row], stage: str) -> Figure:
     for group, own in sorted(groups.items())[:MAX_LINES]:
         own.sort(key=lambda row: row["window_us"])
         x = [clock(row["window_us"] + analysis.window_us / 2) for row in own]
-        for column, dash, width in (("p99_us", "solid", 1.8), ("p50_us", "dot", 1.2)):
-            y = [None if not row[column] else round(row[column] / 1e3, 3) for row in own]
-            more: Figure = {
-                "showlegend": dash == "solid",
-                "line": {"dash": dash, "width": width},
-                "hovertemplate": f"%{{y:.4~r}} ms<extra>{safe(group)}, {column[1:3]} %</extra>",
-            }
-            data.append(line(group, by_group.get(group, GREY), x, y, **more))
+        y = [None if not row[column] else round(row[column] / SECOND_US, 6) for row in own]
+        told = {"hovertemplate": "%{y:.3~s}s"}
+        data.append(line(group, by_group.get(group, GREY), x, y, **told))
     return {"data": data, "layout": made}

@@ -14,7 +14,7 @@ from . import wording
 from .analysis import Analysis, Row
 from .charts import Chart, same_scales
 from .figures import Figure, figures, shown
-from .page import Code, Columns, Part, Section, Table, render
+from .page import Code, Columns, Part, Section, Table, Tiles, render
 from .sections import PARTS, modelled
 
 TOLD: Final = (
@@ -180,8 +180,8 @@ def _present(parts: Sequence[Part | None]) -> list[Part]:
 
 
 def _titled(part: Part | None, name: str) -> Part | None:
-    if isinstance(part, Chart | Table | Code):
-        return attrs.evolve(part, title=f"{name}: {part.title}")
+    if isinstance(part, Chart | Table | Code | Tiles):
+        return attrs.evolve(part, title=f"{name}: {part.title}" if part.title else name)
     return part
 
 

@@ -97,17 +97,17 @@ def rebalances(analysis: Analysis) -> Table | None:
     return _table(
         "Rebalances",
         (
-            "group", "at", "cause", "generation", "took", "members", "moved",
+            "group", "no.", "at", "cause", "generation", "took", "members", "moved",
             "partitions unowned", "unowned in all", "longest", "lag added (records)",
             "caught up after",
         ),
         [
             (
-                Cell(row["group"], tints.get(row["group"])), wording.time(row["started_us"]),
-                row["cause"] or "–", _plain(row["generation"]), wording.time(row["duration_us"]),
-                _plain(row["members"]), _plain(row["moved"]),
-                _plain(row["partitions_unavailable"]), wording.time(row["unavailable_us"]),
-                wording.time(row["longest_us"]), wording.count(row["lag_added"]),
+                Cell(row["group"], tints.get(row["group"])), str(row["number"]),
+                wording.time(row["started_us"]), row["cause"] or "–",
+                _plain(row["generation"]), wording.time(row["duration_us"]), _plain(row["members"]),
+                _plain(row["moved"]), _plain(row["partitions_unavailable"]),
+                wording.time(row["unavailable_us"]), wording.time(row["longest_us"]), wording.count(row["lag_added"]),
                 wording.time(row["caught_up_us"]) if row["caught_up_us"] is not None else "never",
             )
             for row in analysis.rows("rebalances")
@@ -120,18 +120,27 @@ def rebalances(analysis: Analysis) -> Table | None:
 
 def fault_table(analysis: Analysis) -> Table | None:
     """What was done to nodes and links."""
+    found = timelines.faults(analysis)
+    detailed = any(fault.detail for fault in found)
+    heads = ("no.", "at", "for", "what", "node", "detail")
     return _table(
         "Faults",
-        ("at", "what", "node", "detail"),
+        heads if detailed else heads[:-1],
         [
             (
-                wording.time(row["time_us"]), row["kind"].replace("_", " "), row["node"] or "–",
-                row["detail"] or "",
+                str(number), wording.time(fault.from_us), _lasted(fault), fault.what, fault.node,
+                *([fault.detail or "–"] if detailed else []),
             )
-            for row in analysis.rows("faults")
+            for number, fault in enumerate(found, 1)
         ],
         texts={"what", "node", "detail"},
     )  # fmt: skip
+
+
+def _lasted(fault: timelines.Fault) -> str:
+    if fault.until_us is None:
+        return "the rest"
+    return wording.time(fault.until_us - fault.from_us) if fault.until_us > fault.from_us else "–"
 
 
 def _table(
@@ -214,20 +223,25 @@ def origin(analysis: Analysis) -> Table:
 
 PARTS: Final[tuple[tuple[str, str, tuple[Callable[[Analysis], Part | None], ...]], ...]] = (
     ("Overview", "", (tiles, objectives)),
-    ("Throughput", "", (rates.throughput,)),
     (
         "Lag",
         "All charts over time are zoomed together: drag to zoom, double click to see all again.",
-        (timelines.lag,),
+        (timelines.lag, fault_table),
     ),
-    ("Ownership", "", (timelines.ownership, rebalances)),
+    ("Throughput", "", (rates.throughput,)),
     ("Latency", "", (rates.latency, latencies)),
-    ("Skew", "", (loads.partitions, loads.consumers)),
-    ("Troubles", "", (troubled.redeliveries, troubled.losses, fault_table)),
+    ("Ownership", "", (timelines.ownership, rebalances)),
+    ("Skew", "", (loads.partitions, loads.consumers, loads.hot_keys)),
     (
-        "What monitoring would have shown",
-        "Here the truth is known: the tools that watch a real cluster can be held against it.",
-        (troubled.monitors, troubled.burrow),
+        "Troubles",
+        "",
+        (troubled.losses, troubled.redeliveries, troubled.duplicates),
+    ),
+    (
+        "Monitoring",
+        "What the tools that watch a real cluster would have shown. Here the truth is known, and "
+        "they can be held against it.",
+        (troubled.monitors, troubled.errors, troubled.burrow),
     ),
     ("Inside", "", (loads.inboxes, loads.drift, troubled.flow)),
     ("The run", "", (origin, scenario)),

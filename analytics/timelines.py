@@ -1,7 +1,7 @@
 """Charts of what happened when: lag beside rebalances and faults, and who owned what."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -9,13 +9,15 @@ import attrs
 from ..model.ownership import consumer_of
 from . import wording
 from .analysis import Analysis, Row
-from .charts import MAX_LINES, Chart, Figure, View, colours, layout, line, safe, safe_lines, window
+from .charts import MAX_LINES, Chart, Figure, View, colours, layout, line, safe, window
 from .wording import GREY, Clock, colour
 
 MAX_LANES: Final = 200
 MAX_SPANS: Final = 5_000
 MAX_MARKS: Final = 120
 MAX_LEGEND: Final = 16
+SIGN_SHARE: Final = 0.02
+"""How much of the width a sign of a label takes."""
 FAULTS: Final = "faults"
 ENDS: Final = {
     "node_crashed": "node_restarted",
@@ -31,6 +33,18 @@ class Fault:
 
     from_us: int
     until_us: int | None
+    what: str
+    node: str
+    detail: str
+
+
+@attrs.frozen
+class Span:
+    """A bar of a lane: from when to when, what it is called and what is told of it."""
+
+    from_us: int
+    until_us: int
+    number: int
     text: str
 
 
@@ -53,13 +67,14 @@ def lag(analysis: Analysis) -> Chart | None:
         "range": [-0.6, min(len(analysis.groups), MAX_LINES) + 0.6],
     }  # fmt: skip
     made["barmode"] = "overlay"
+    made["xaxis"]["showgrid"] = False  # or it would hide the marks that lie on it
     data = [*_strip(analysis), *_lags(analysis, rows)]
     return Chart(
         "lag",
         "Lag, and what happened meanwhile",
         "In records: appended and not yet done with. In seconds: since the append of the oldest of "
-        f"them, exact. The worst of each {window(analysis)}. The bars on top, and the bands, are "
-        "rebalances by group and faults.",
+        f"them, exact. The worst of each {window(analysis)}. On top, faults and the rebalances of "
+        "each group, numbered as in the tables; below they are dotted lines and bands.",
         (View("lag", {"data": data, "layout": made}),),
     )
 
@@ -70,50 +85,86 @@ def _lags(analysis: Analysis, rows: list[Row]) -> Iterator[Figure]:
     for row in rows:
         readers[row["group"], row["reader"]].append(row)
     worst = sorted(readers, key=lambda key: -max(row["records"] for row in readers[key]))
+    named: set[str] = set()
     for group, reader in sorted(worst[:MAX_LINES]):
         own = sorted(readers[group, reader], key=lambda row: row["time_us"])
         x = [clock(row["time_us"]) for row in own]
-        name = group if reader in (group, None) else f"{group}: {reader}"
         tint = by_group.get(group, GREY)
-        shown = safe(name)
-        records = {"hovertemplate": f"%{{y:,}} records<extra>{shown}</extra>"}
-        yield line(name, tint, x, [row["records"] for row in own], 2, **records)
+        shown = safe(group if reader in (group, None) else f"{group}: {reader}")
+        records = {
+            "hovertemplate": f"%{{y:,}} records<extra>{shown}</extra>",
+            "showlegend": group not in named,
+        }
+        named.add(group)
+        yield line(group, tint, x, [row["records"] for row in own], 2, **records)
         ages = [None if row["age_us"] is None else row["age_us"] / 1e6 for row in own]
         seconds = {"hovertemplate": f"%{{y:.3~f}} s<extra>{shown}</extra>", "showlegend": False}
-        yield line(name, tint, x, ages, 3, **seconds)
+        yield line(group, tint, x, ages, 3, **seconds)
 
 
 def _strip(analysis: Analysis) -> Iterator[Figure]:
     """The bars above the lag: a row for faults and one for the rebalances of each group."""
-    by_group = colours(analysis)
-    found = faults(analysis)
-    spans = [(each.from_us, each.until_us, each.text) for each in found]
+    by_group, end_us = colours(analysis), analysis.duration_us
+    spans = [
+        Span(
+            each.from_us, end_us if each.until_us is None else each.until_us, number,
+            f"fault {number}: {safe(' '.join((each.node, each.what, each.detail)))}<br>"
+            f"at {wording.time(each.from_us)}",
+        )
+        for number, each in enumerate(faults(analysis), 1)
+    ]  # fmt: skip
     yield _bars(analysis, FAULTS, GREY, spans)
-    rounds: dict[str, list[tuple[int, int | None, str]]] = defaultdict(list)
+    rounds: dict[str, list[Span]] = defaultdict(list)
     for row in analysis.rows("rebalances"):
-        text = f"rebalance: {row['cause'] or 'unknown cause'}<br>{wording.time(row['duration_us'])}"
-        rounds[row["group"]].append((row["started_us"], row["completed_us"], safe_lines(text)))
+        until_us = end_us if row["completed_us"] is None else row["completed_us"]
+        text = (
+            f"rebalance {row['number']}: {safe(row['cause'] or 'unknown cause')}<br>"
+            f"{wording.time(row['duration_us'])} from {wording.time(row['started_us'])} on"
+        )
+        rounds[row["group"]].append(Span(row["started_us"], until_us, row["number"], text))
     for group in analysis.groups[:MAX_LINES]:
         yield _bars(analysis, safe(group), by_group[group], rounds[group])
 
 
-def _bars(
-    analysis: Analysis, lane: str, tint: str, spans: list[tuple[int, int | None, str]]
-) -> Figure:
-    clock = Clock.of(analysis.duration_us)
+def _bars(analysis: Analysis, lane: str, tint: str, spans: list[Span]) -> Figure:
+    clock, whole_us = Clock.of(analysis.duration_us), analysis.duration_us
     # What lasts no time would not be seen.
-    least_us = analysis.duration_us / 400
-    ends = [analysis.duration_us if until is None else until for _, until, _ in spans]
+    widths_us = [max(span.until_us - span.from_us, whole_us / 400) for span in spans]
+    at_end = [
+        span.from_us + width > 0.95 * whole_us for span, width in zip(spans, widths_us, strict=True)
+    ]
     return {
         "type": "bar", "orientation": "h", "name": lane, "showlegend": False, "width": 0.7,
         "y": [lane] * len(spans),
-        "base": [clock(since) for since, _, _ in spans],
-        "x": [clock(max(end - s, least_us)) for (s, _, _), end in zip(spans, ends, strict=True)],
-        "text": [text for _, _, text in spans],
-        "textposition": "none",
-        "hovertemplate": "%{text}<extra></extra>",
+        "base": [clock(span.from_us) for span in spans],
+        "x": [clock(width) for width in widths_us],
+        "text": labels(spans, whole_us),
+        "textposition": ["inside" if each else "outside" for each in at_end],
+        "insidetextanchor": "end", "textangle": 0, "constraintext": "none", "cliponaxis": False,
+        "textfont": {"size": 10},
+        "hovertext": [span.text for span in spans],
+        "hovertemplate": "%{hovertext}<extra></extra>",
         "marker": {"color": tint, "line": {"width": 0}},
     }  # fmt: skip
+
+
+def labels(spans: Sequence[Span], whole_us: int) -> list[str]:
+    """The numbers of bars, as far as there is room: bars too close to each other share a label."""
+    found = [""] * len(spans)
+    in_order = sorted(range(len(spans)), key=lambda index: spans[index].from_us)
+    together: list[int] = []
+    room_us = end_us = -1.0
+    for index in in_order:
+        if spans[index].from_us > room_us:
+            together, end_us = [], -1.0
+        else:
+            found[together[-1]] = ""
+        together.append(index)
+        low, high = spans[together[0]].number, spans[index].number
+        found[index] = str(low) if low == high else f"{low}–{high}"
+        end_us = max(end_us, spans[index].until_us)
+        room_us = end_us + SIGN_SHARE * whole_us * len(found[index])
+    return found
 
 
 def _marks(analysis: Analysis) -> list[Figure]:
@@ -131,7 +182,7 @@ def _marks(analysis: Analysis) -> list[Figure]:
             "type": "line", "x0": clock(fault.from_us), "x1": clock(fault.from_us),
             "line": {"color": GREY, "width": 1, "dash": "dot"},
         })  # fmt: skip
-    every = {"yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+    every = {"yref": "paper", "y0": 0, "y1": 1, "layer": "between"}
     return [shape | every for shape in shapes] if len(shapes) <= MAX_MARKS else []
 
 
@@ -140,19 +191,18 @@ def faults(analysis: Analysis) -> list[Fault]:
     found: list[Fault] = []
     open_: dict[tuple[str, str, str], int] = {}
     for row in analysis.rows("faults"):
-        about = (row["node"] or "", row["detail"] if row["kind"].startswith("link") else "")
-        words = " ".join(filter(None, (row["node"], row["kind"].replace("_", " "), row["detail"])))
-        text = f"{safe(words)}<br>at {wording.time(row['time_us'])}"
-        begun = open_.pop((row["kind"], *map(str, about)), None)
+        kind, node = row["kind"], row["node"] or ""
+        # Of a link the detail is where to, and behind a colon what is done to it.
+        link = (row["detail"] or "").split(":")[0] if kind.startswith("link") else ""
+        begun = open_.pop((kind, node, link), None)
         if begun is not None:
             found[begun] = attrs.evolve(found[begun], until_us=row["time_us"])
             continue
-        if row["kind"] in ENDS:
-            where = about[1].split(":")[0] if row["kind"].startswith("link") else about[1]
-            open_[ENDS[row["kind"]], about[0], str(where)] = len(found)
-            found.append(Fault(row["time_us"], None, text))
-        else:
-            found.append(Fault(row["time_us"], row["time_us"], text))
+        if kind in ENDS:
+            open_[ENDS[kind], node, link] = len(found)
+        until_us = None if kind in ENDS else row["time_us"]
+        what = kind.replace("_", " ")
+        found.append(Fault(row["time_us"], until_us, what, node or "–", row["detail"] or ""))
     return found
 
 
@@ -167,7 +217,9 @@ def ownership(analysis: Analysis) -> Chart | None:
     by_group: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_group[row["group"]].append(row)
-    views = tuple(View(name, _lanes(analysis, own)) for name, own in sorted(by_group.items()))
+    # The group of which there is most to see comes first.
+    ranked = sorted(by_group.items(), key=lambda item: (-len(item[1]), item[0]))
+    views = tuple(View(name, _lanes(analysis, own)) for name, own in ranked)
     many = any(len(_lanes_of(own)) > MAX_LANES for own in by_group.values())
     most = f" Only the first {MAX_LANES} partitions are drawn." if many else ""
     return Chart(
@@ -188,7 +240,12 @@ def _lanes(analysis: Analysis, rows: list[Row]) -> Figure:
     lanes = _lanes_of(rows)[:MAX_LANES]
     names = [safe(f"{topic}-{partition}") for topic, partition in lanes]
     owners = consumers_of(row["member"] for row in rows)
-    made = layout(analysis, 110 + max(60, min(14 * len(lanes), 900)), [("partition", 1)])
+    made = layout(
+        analysis,
+        120 + min(max(26, 110 // len(lanes)) * len(lanes), 16 * len(lanes) + 120),
+        [("partition", 1)],
+    )
+    made["uniformtext"] = {"mode": "hide", "minsize": 9}
     made |= {"barmode": "overlay", "bargap": 0.12, "hovermode": "closest"}
     made["showlegend"] = len(owners) <= MAX_LEGEND
     made["yaxis"] |= {
@@ -206,12 +263,14 @@ def _lanes(analysis: Analysis, rows: list[Row]) -> Figure:
             "y": [safe(f"{row['topic']}-{row['partition']}") for row in own],
             "base": [clock(row["from_us"]) for row in own],
             "x": [clock(end - row["from_us"]) for row, end in zip(own, ends, strict=True)],
-            "text": [
+            "text": [safe(owner)] * len(own),
+            "textposition": "inside", "insidetextanchor": "start", "textangle": 0,
+            "textfont": {"size": 10, "color": "#fff"},
+            "hovertext": [
                 f"{wording.time(row['from_us'])} to {wording.time(end)}"
                 for row, end in zip(own, ends, strict=True)
             ],
-            "textposition": "none",
-            "hovertemplate": f"%{{y}}: {safe(owner)}<br>%{{text}}<extra></extra>",
+            "hovertemplate": f"%{{y}}: {safe(owner)}<br>%{{hovertext}}<extra></extra>",
             "marker": {"color": colour(index), "line": {"width": 0}},
         })  # fmt: skip
     return {"data": data, "layout": made}

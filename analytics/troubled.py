@@ -1,12 +1,17 @@
 """What went wrong in a run, and what monitoring tools would have shown of it."""
 
 from collections import defaultdict
+from typing import Final
 
+from ..model.durations import SECOND_US
 from . import charts, wording
 from .analysis import Analysis, Row
 from .charts import MAX_LINES, Chart, View, colours, layout, line
 from .page import Cell, Table
 from .wording import GREY, Clock
+
+STATUSES: Final = ("OK", "WARN", "ERR")
+"""Of groups, as Burrow calls them."""
 
 
 def redeliveries(analysis: Analysis) -> Table | None:
@@ -26,6 +31,31 @@ def redeliveries(analysis: Analysis) -> Table | None:
     )  # fmt: skip
     heads = ("group", "topic", "delivered (records)", "again (records)", "share")
     return Table("Delivered again", heads, rows, texts=frozenset({"topic"})) if rows else None
+
+
+def duplicates(analysis: Analysis) -> Table | None:
+    """What producers sent again, by producer and topic."""
+    names = ("appended", "retried", "deduplicated")
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(names))
+    for row in analysis.rows("duplicates"):
+        found = sums[row["producer"], row["topic"]]
+        found[:] = [known + row[name] for known, name in zip(found, names, strict=True)]
+    rows = tuple(
+        (
+            producer, topic, wording.count(appended), wording.count(retried),
+            wording.count(deduplicated), wording.count(max(0, retried - deduplicated)),
+        )
+        for (producer, topic), (appended, retried, deduplicated) in sorted(sums.items())
+        if retried or deduplicated
+    )  # fmt: skip
+    heads = (
+        "producer", "topic", "appended (records)", "sent again", "known and dropped", "maybe twice",
+    )  # fmt: skip
+    caption = (
+        "A record that is sent again though it had been stored is dropped if its producer is "
+        "idempotent; if not, it may be in the log twice."
+    )
+    return Table("Sent again", heads, rows, caption, frozenset({"topic"})) if rows else None
 
 
 def losses(analysis: Analysis) -> Table | None:
@@ -52,26 +82,44 @@ def monitors(analysis: Analysis) -> Chart | None:
     if not shown:
         return None
     clock, tints = Clock.of(analysis.duration_us), colours(analysis)
-    made = layout(analysis, 300, [("lag (seconds)", 1)])
+    made = layout(analysis, 320, [("lag (seconds)", 1)])
     data = []
     for group in sorted(shown)[:MAX_LINES]:
-        truth = [row for row in analysis.rows("lag") if row["reader"] == group]
         tint = tints.get(group, GREY)
-        at = [clock(row["time_us"]) for row in truth]
-        data.append(line(group, tint, at, [(row["age_us"] or 0) / 1e6 for row in truth]))
-        seen = [row for row in shown[group] if row["age_us"] is not None]
-        dots = line(
-            f"{group}, as shown", tint, [clock(row["time_us"]) for row in seen],
-            [row["age_us"] / 1e6 for row in seen], line={"dash": "dot"},
-        )  # fmt: skip
-        data.append(dots | {"mode": "lines+markers", "marker": {"size": 5}})
+        for column, name, dash, sign in (
+            ("exact_us", group, "solid", "circle"),
+            ("age_us", f"{group}, as shown", "dot", "x"),
+        ):
+            seen = [row for row in shown[group] if row[column] is not None]
+            drawn = line(
+                name, tint, [clock(row["time_us"]) for row in seen],
+                [round(row[column] / SECOND_US, 6) for row in seen], line={"dash": dash},
+                hovertemplate="%{y:.4~r} s",
+            )  # fmt: skip
+            data.append(drawn | {"mode": "lines+markers", "marker": {"size": 6, "symbol": sign}})
     return Chart(
         "monitors",
         "Time lag: the truth, and what kafka-lag-exporter would have shown",
-        "Solid is exact. Dotted is the estimate from offsets that are looked at now and then, "
-        "interpolated, as the exporter makes it.",
+        "Of the partition furthest behind, at the same instants: solid is exact, dotted is what "
+        "the exporter works out from the offsets that it sees once in "
+        f"{wording.time(analysis.exporter_looks_us)}.",
         (View("", {"data": data, "layout": made}),),
     )
+
+
+def errors(analysis: Analysis) -> Table | None:
+    """How far off the lag exporter is."""
+    tints = charts.colours(analysis)
+    rows = tuple(
+        (
+            Cell(row["group"], tints.get(row["group"])), wording.count(row["samples"]),
+            *(wording.time(row[name]) for name in ("mean_us", "mean_error_us", "max_error_us")),
+        )
+        for row in analysis.rows("exporter_errors")
+    )  # fmt: skip
+    heads = ("group", "estimates", "true lag, mean", "error, mean", "error, at most")
+    caption = "Over all partitions and looks: how far the estimate is from the truth, either way."
+    return Table("How wrong the exporter is", heads, rows, caption) if rows else None
 
 
 def burrow(analysis: Analysis) -> Table | None:
@@ -79,7 +127,7 @@ def burrow(analysis: Analysis) -> Table | None:
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in analysis.rows("burrow"):
         counts[row["group"]][row["status"]] += 1
-    statuses = sorted({status for each in counts.values() for status in each})
+    statuses = [name for name in STATUSES if any(name in each for each in counts.values())]
     tints = charts.colours(analysis)
     rows: tuple[tuple[str | Cell, ...], ...] = tuple(
         (
@@ -88,7 +136,10 @@ def burrow(analysis: Analysis) -> Table | None:
         )
         for group, each in sorted(counts.items())
     )  # fmt: skip
-    caption = "The share of its looks at which Burrow's rules give a group this status."
+    caption = (
+        f"Burrow looks once in {wording.time(analysis.burrow_looks_us)}: the share of its looks at "
+        "which its rules give a group this status."
+    )
     return Table("Burrow", ("group", "looks", *statuses), rows, caption) if rows else None
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
-from running import quick
+from running import QUICK, quick
 
 import wavetank as wt
 from wavetank.analytics.analysis import Analysis
@@ -17,16 +17,31 @@ ROGUE = '<script>alert(1)</script> & "co"'
 
 
 def scenario(**changes: Any) -> wt.Scenario:
-    """Two groups; a crash, and objectives met and not met."""
+    """Three ways of delivery, all kinds of trouble, and objectives met and not met.
+
+    It ends in the middle of a second, and of a window.
+    """
     made = quick(
-        duration=20,
-        timeline=[wt.Crash(at=6, target="billing-1", for_=4)],
+        duration="70.25s",
+        observe=20,
+        timeline=[
+            wt.Crash(at="6.15s", target="billing-1", for_=4),
+            wt.Pause(at=12, target="audit-1", for_=3),
+            wt.Skew(at=20, target="broker-1", offset="-2s", drift_ppm=400),
+            wt.Cut(at=30, between=("shop-0", "broker-*"), for_=2, one_way=True),
+        ],
         objectives=[wt.Objective(max_lag=30), wt.Objective(group="billing", max_unavailability=0)],
     )
-    second = wt.GroupPlan(
-        "audit", ["orders"], consumers=2, delivery="broadcast", service=wt.ConstantService("1ms")
-    )
-    return attrs.evolve(made, name=ROGUE, groups=[*made.groups, second], **changes)
+    [shop], [billing] = made.producers, made.groups
+    billing = attrs.evolve(billing, settings=QUICK | {"auto_commit_interval_ms": 1_000})
+    service = wt.ConstantService("1ms")
+    groups = [
+        billing,
+        wt.GroupPlan("audit", ["orders"], consumers=2, delivery="broadcast", service=service),
+        wt.GroupPlan("by key", ["orders"], consumers=2, delivery="key_shared", service=service),
+    ]
+    shop = attrs.evolve(shop, arrivals=wt.Poisson(20), keys=wt.ZipfKeys(50, 1.5))
+    return attrs.evolve(made, **{"name": ROGUE, "groups": groups, "producers": [shop]} | changes)
 
 
 def record(directory: Path, **changes: Any) -> wt.Run:
@@ -50,7 +65,8 @@ def sample(directory: Path) -> Analysis:
     lag = [
         {"time_us": (at + 1) * second, "group": group, "reader": group,
          "records": max(0, 4_000 - 200 * abs(at - 60)) + 50 * (at % 3),
-         "age_us": max(0, 8 * second - second // 2 * abs(at - 60)) + 200_000}
+         "age_us": max(0, 8 * second - second // 2 * abs(at - 60)) + 200_000,
+         "last_us": (at + 1) * second, "last_records": 20, "last_age_us": 150_000}
         for at in seconds
         for group in ("billing", ROGUE)
     ]  # fmt: skip
