@@ -6,9 +6,14 @@
     responsive: true, displaylogo: false,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"]
   };
+  // What a sheet of A4 has room for, and black on white: before printing starts the page still has
+  // the width and the colours of the screen.
+  var paper = { width: 700, ink: "#000", soft: "#444", grid: "#e5e5e5", line: "#ccc", card: "#fff" };
+  var printing = false;
   var busy = false;
 
   function style() {
+    if (printing) { return paper; }
     var css = getComputedStyle(document.documentElement);
     function get(name) { return css.getPropertyValue(name).trim(); }
     return { ink: get("--ink"), soft: get("--soft"), grid: get("--grid"), line: get("--line"), card: get("--card") };
@@ -18,6 +23,7 @@
     var s = style();
     var layout = JSON.parse(JSON.stringify(figure.layout));
     var narrow = width < 520;
+    if (printing) { layout.width = paper.width; }
     layout.paper_bgcolor = "rgba(0,0,0,0)";
     layout.plot_bgcolor = "rgba(0,0,0,0)";
     layout.font = { color: s.soft, size: narrow ? 11 : 12, family: getComputedStyle(document.body).fontFamily };
@@ -36,13 +42,14 @@
       // A legend of several rows must not take the room of the chart.
       var named = data.filter(function (trace) { return layout.showlegend && trace.showlegend !== false; });
       layout.height += 20 * Math.floor(named.length / 2);
-      data.forEach(function (trace) { if (trace.line) { trace.line.width *= 0.6; } });
+      data.forEach(function (trace) { if (trace.line) { trace.line.width *= 0.8; } });
     }
     return { data: data, layout: layout };
   }
 
   function draw(div) {
-    var made = dressed(figures[div.id][+div.dataset.view || 0], div.clientWidth);
+    var width = printing ? paper.width : div.clientWidth;
+    var made = dressed(figures[div.id][+div.dataset.view || 0], width);
     var axis = div.layout && div.layout.xaxis;
     if (div.dataset.time && axis && axis.range && axis.autorange === false && div.dataset.zoomed) {
       made.layout.xaxis.range = axis.range.slice();
@@ -83,6 +90,9 @@
   });
   function again() { charts.forEach(draw); }
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-  window.addEventListener("beforeprint", again);
-  window.addEventListener("afterprint", again);
+  window.addEventListener("beforeprint", function () { printing = true; again(); });
+  window.addEventListener("afterprint", function () {
+    printing = false;
+    charts.forEach(function (div) { draw(div).then(function () { Plotly.Plots.resize(div); }); });
+  });
 }());

@@ -202,7 +202,7 @@ def _tile(tile: Tile) -> str:
 def _table(table: Table) -> str:
     kinds = ["text" if head in table.texts else "" for head in table.heads]
     heads = "".join(
-        f"<th{_class(kind)}>{escape(head)}</th>"
+        f"<th{_class(kind)}>{escape(head).replace(' %', '&nbsp;%')}</th>"
         for head, kind in zip(table.heads, kinds, strict=True)
     )
     top = f"<thead><tr>{heads}</tr></thead>" if table.heads[0] else ""

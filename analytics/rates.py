@@ -124,6 +124,6 @@ def _latency(analysis: Analysis, rows: list[Row], stage: str, column: str) -> Fi
         own.sort(key=lambda row: row["window_us"])
         x = [clock(row["window_us"] + analysis.window_us / 2) for row in own]
         y = [None if not row[column] else round(row[column] / SECOND_US, 6) for row in own]
-        told = {"hovertemplate": "%{y:.3~s}s"}
-        data.append(line(group, by_group.get(group, GREY), x, y, **told))
+        tint = by_group.get(group, GREY)
+        data.append(line(group, tint, x, y, hovertemplate="%{y:.3~s}s"))
     return {"data": data, "layout": made}

@@ -104,10 +104,10 @@ def rebalances(analysis: Analysis) -> Table | None:
         [
             (
                 Cell(row["group"], tints.get(row["group"])), str(row["number"]),
-                wording.time(row["started_us"]), row["cause"] or "–",
-                _plain(row["generation"]), wording.time(row["duration_us"]), _plain(row["members"]),
-                _plain(row["moved"]), _plain(row["partitions_unavailable"]),
-                wording.time(row["unavailable_us"]), wording.time(row["longest_us"]), wording.count(row["lag_added"]),
+                wording.time(row["started_us"]), row["cause"] or "–", _plain(row["generation"]),
+                wording.time(row["duration_us"]), _plain(row["members"]), _plain(row["moved"]),
+                _plain(row["partitions_unavailable"]), wording.time(row["unavailable_us"]),
+                wording.time(row["longest_us"]), wording.count(row["lag_added"]),
                 wording.time(row["caught_up_us"]) if row["caught_up_us"] is not None else "never",
             )
             for row in analysis.rows("rebalances")

@@ -16,7 +16,7 @@ MAX_LANES: Final = 200
 MAX_SPANS: Final = 5_000
 MAX_MARKS: Final = 120
 MAX_LEGEND: Final = 16
-SIGN_SHARE: Final = 0.02
+SIGN_SHARE: Final = 0.018
 """How much of the width a sign of a label takes."""
 FAULTS: Final = "faults"
 ENDS: Final = {
@@ -74,7 +74,8 @@ def lag(analysis: Analysis) -> Chart | None:
         "Lag, and what happened meanwhile",
         "In records: appended and not yet done with. In seconds: since the append of the oldest of "
         f"them, exact. The worst of each {window(analysis)}. On top, faults and the rebalances of "
-        "each group, numbered as in the tables; below they are dotted lines and bands.",
+        "each group, numbered as in the tables (2+: from the second on); below, they are dotted "
+        "lines and bands.",
         (View("lag", {"data": data, "layout": made}),),
     )
 
@@ -160,8 +161,8 @@ def labels(spans: Sequence[Span], whole_us: int) -> list[str]:
         else:
             found[together[-1]] = ""
         together.append(index)
-        low, high = spans[together[0]].number, spans[index].number
-        found[index] = str(low) if low == high else f"{low}–{high}"
+        more = "+" if len(together) > 1 else ""
+        found[index] = f"{spans[together[0]].number}{more}"
         end_us = max(end_us, spans[index].until_us)
         room_us = end_us + SIGN_SHARE * whole_us * len(found[index])
     return found

@@ -110,7 +110,7 @@ def monitors(analysis: Analysis) -> Chart | None:
 def errors(analysis: Analysis) -> Table | None:
     """How far off the lag exporter is."""
     tints = charts.colours(analysis)
-    rows = tuple(
+    rows: tuple[tuple[str | Cell, ...], ...] = tuple(
         (
             Cell(row["group"], tints.get(row["group"])), wording.count(row["samples"]),
             *(wording.time(row[name]) for name in ("mean_us", "mean_error_us", "max_error_us")),

@@ -9,6 +9,7 @@ from running import QUICK, quick
 
 import wavetank as wt
 from wavetank.analytics.analysis import Analysis
+from wavetank.model.durations import SECOND_US
 from wavetank.model.rundir import RunInfo
 from wavetank.strategies.scenario_files import to_dict
 
@@ -49,10 +50,68 @@ def record(directory: Path, **changes: Any) -> wt.Run:
     return wt.run(scenario(**changes), out=directory)
 
 
+def _loads(seconds: range) -> dict[str, list[dict[str, Any]]]:
+    """How the load was spread, and what went on inside."""
+    evenness = {"bytes": 9_000, "share": 0.25, "largest": 1.6, "variation": 0.3, "gini": 0.2}
+    return {
+        "skew_partition": [
+            {"scope": "orders", "unit": str(number), "records": 900 + 50 * number, **evenness}
+            for number in range(12)
+        ],
+        "skew_member": [
+            {"scope": scope, "unit": f"billing-{number}", "records": 900 - 50 * number, **evenness}
+            for scope in ("billing", ROGUE)
+            for number in range(3)
+        ],
+        "hot_keys": [
+            {"group": "billing", "topic": "orders", "partition": 1, "key": ROGUE, "records": 400,
+             "share": 0.4, "seen_us": 90 * SECOND_US},
+        ],
+        "inboxes": [
+            {"window_us": at * SECOND_US, "node": node, "deepest": 3 + at % 5}
+            for at in seconds
+            for node in ("broker-0", ROGUE)
+        ],
+        "drift": [
+            {"window_us": at * SECOND_US, "node": node, "offset_us": -2_000 * at * (node == ROGUE)}
+            for at in seconds
+            for node in ("broker-0", ROGUE)
+        ],
+        "flow": [{"sender": "shop", "receiver": ROGUE, "message": "Append", "messages": 1_234_567}],
+    }  # fmt: skip
+
+
+def _troubles(seconds: range) -> dict[str, list[dict[str, Any]]]:
+    """What went wrong, and what monitors saw of it."""
+    place = {"topic": "orders", "partition": 1}
+    return {
+        "redeliveries": [{"group": "billing", **place, "delivered": 900, "redelivered": 30}],
+        "duplicates": [
+            {"producer": ROGUE, **place, "appended": 900, "retried": 20, "deduplicated": 5}
+        ],
+        "losses": [
+            {"kind": "lost", "cause": ROGUE, "topic": "orders", "group": None, "records": 7,
+             "first_us": 57 * SECOND_US, "last_us": 58 * SECOND_US},
+        ],
+        "exporter": [
+            {"time_us": at * SECOND_US, "group": "billing", "records": 90,
+             "age_us": 1e6 * (at % 4), "exact_us": 900_000 * (at % 4)}
+            for at in seconds[30::30]
+        ],
+        "exporter_errors": [
+            {"group": "billing", "samples": 36, "mean_us": 1.4e6, "mean_error_us": 1e5,
+             "max_error_us": 3e5},
+        ],
+        "burrow": [
+            {"time_us": at * SECOND_US, "group": "billing", "status": "ERR" if at == 60 else "OK"}
+            for at in seconds[10::10]
+        ],
+    }  # fmt: skip
+
+
 def sample(directory: Path) -> Analysis:
     """What Spark could have found out about a run: made up, so that pages need no Spark."""
-    second = 1_000_000
-    seconds = range(120)
+    second, seconds = SECOND_US, range(120)
     throughput = [
         {"window_us": at * second, "kind": kind, "topic": "orders", "group": group,
          "records": 900 + 40 * (at % 7) + 15 * number, "bytes": 90_000 + 4_000 * (at % 7)}
@@ -108,6 +167,8 @@ def sample(directory: Path) -> Analysis:
             for partition in range(12)
         ],
         "rebalances": [rebalance],
+        **_loads(seconds),
+        **_troubles(seconds),
     }  # fmt: skip
     info = RunInfo(
         scenario=to_dict(scenario()), seed=7, engine="simulated", versions={"wavetank": "0.1.0"},

@@ -16,6 +16,15 @@ playwright = pytest.importorskip(
 
 pytestmark = pytest.mark.browser
 
+CHARTS = [
+    "lag", "throughput", "latency", "ownership", "skew_partition", "skew_member", "monitors",
+    "inboxes", "drift",
+]  # fmt: skip
+TABLES = [
+    "Objectives", "Faults", "Latency from append on, over the whole run", "Rebalances", "Hot keys",
+    "Losses and dead letters", "Delivered again", "Sent again", "How wrong the exporter is",
+    "Burrow", "Messages between actors", "The run",
+]  # fmt: skip
 SIZES = {"desk": (1280, 900), "phone": (390, 844)}
 
 
@@ -92,7 +101,7 @@ def test_every_chart_is_drawn_and_nothing_goes_wrong(
             traces: e.querySelectorAll('.scatterlayer .trace, .barlayer .trace').length,
             wanted: e.data.filter(trace => trace.x.length).length}))"""
     )
-    assert len(drawn) == (4 if which == "one" else 8)
+    assert len(drawn) == len(CHARTS) * (1 if which == "one" else 2)
     assert all(chart["width"] > 200 and chart["height"] > 150 for chart in drawn)
     assert all(chart["traces"] >= chart["wanted"] > 0 for chart in drawn)
     assert it.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -157,11 +166,84 @@ def test_a_chart_has_other_views(opened: Any, pages: dict[str, Path]) -> None:
     assert it.wrong == []
 
 
-def test_it_prints_on_white_whatever_the_scheme(opened: Any, pages: dict[str, Path]) -> None:
-    it = opened(pages["one"], scheme="dark")
+def test_all_parts_are_there_in_order_and_can_be_gone_to(
+    opened: Any, pages: dict[str, Path]
+) -> None:
+    it = opened(pages["one"])
+    ids = it.page.evaluate("[...document.querySelectorAll('.chart')].map(e => e.id)")
+    assert [name.split("-", 2)[2] for name in ids] == CHARTS
+    heads = "[...document.querySelectorAll('.card')].filter(e => e.querySelector('table'))"
+    assert it.page.evaluate(f"{heads}.map(e => e.querySelector('h3').textContent)") == TABLES
+    for link in it.page.locator("nav a").all():
+        link.click()
+        target = it.page.locator("section" + link.get_attribute("href"))
+        top = target.evaluate("e => e.getBoundingClientRect().top")
+        at_end = it.page.evaluate(
+            "window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 2"
+        )
+        assert 0 <= top < 80 or at_end, link.text_content()
+
+
+@pytest.mark.parametrize("which", ["one", "two"])
+def test_on_a_phone_what_is_wide_scrolls_in_its_own_box(
+    opened: Any, pages: dict[str, Path], which: str
+) -> None:
+    it = opened(pages[which], "phone")
+    beyond = it.page.evaluate(
+        """[...document.querySelectorAll('main *')].filter(e =>
+            !e.closest('.scroll, nav, svg') && !e.closest('.js-plotly-plot .plot-container') &&
+            e.getBoundingClientRect().right > window.innerWidth + 1).map(e => e.outerHTML)"""
+    )
+    assert beyond == []
+    boxes = "[...document.querySelectorAll('.scroll')]"
+    assert it.page.evaluate(f"{boxes}.some(e => e.scrollWidth > e.clientWidth)")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_legends_and_labels_lie_beside_the_data_and_not_on_it(
+    opened: Any, pages: dict[str, Path], size: str
+) -> None:
+    it = opened(pages["one"], size)
+    over = it.page.evaluate(
+        """[...document.querySelectorAll('.chart')].filter(e => {
+            const legend = e.querySelector('.legend');
+            const top = e.querySelector('.nsewdrag').getBoundingClientRect().top;
+            return legend && legend.getBoundingClientRect().bottom > top + 1;
+        }).map(e => e.id)"""
+    )
+    assert over == []
+
+
+def test_runs_side_by_side_are_named(opened: Any, pages: dict[str, Path]) -> None:
+    it = opened(pages["two"])
+    heads = it.page.locator(".columns h3").all_text_contents()
+    assert heads[:2] == ["first", "second"]
+    assert all(head.startswith(("first", "second")) for head in heads)
+
+
+@pytest.mark.parametrize("which", ["one", "two"])
+def test_it_prints_black_on_white_within_the_sheet_whatever_the_scheme(
+    opened: Any, pages: dict[str, Path], which: str
+) -> None:
+    it = opened(pages[which], scheme="dark")
+    before = it.page.evaluate("document.querySelector('.chart .main-svg').clientWidth")
     assert it.page.pdf().startswith(b"%PDF")
     it.page.emulate_media(media="print", color_scheme="dark")
+    it.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    it.page.wait_for_function(
+        """() => [...document.querySelectorAll('.chart')].every(e =>
+            e.querySelector('.main-svg').clientWidth === 700)"""
+    )
+    ink = it.page.evaluate(
+        """[...new Set([...document.querySelectorAll('.xtick text, .legendtext')].map(
+            e => getComputedStyle(e).fill))]"""
+    )
+    assert ink == ["rgb(68, 68, 68)"]
     back = it.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert back == "rgb(255, 255, 255)"
     assert it.page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    it.page.emulate_media(media="screen", color_scheme="dark")
+    it.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    width = "document.querySelector('.chart .main-svg').clientWidth"
+    it.page.wait_for_function(f"() => {width} === {before}")
     assert it.wrong == []

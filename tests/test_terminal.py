@@ -10,6 +10,7 @@ from scenarios import small
 import wavetank as wt
 from wavetank import terminal
 from wavetank.actors.runner import Progress
+from wavetank.analytics.analysis import Step
 
 
 @given(st.lists(st.integers(0, 1_000), min_size=1), st.integers(1, 30))
@@ -56,3 +57,33 @@ def test_progress_says_how_many_records_there_are() -> None:
     assert steps[-1].now_us == steps[-1].duration_us
     assert steps[-1].records == done.summary.appended.records.total > 0
     assert [step.records for step in steps] == sorted(step.records for step in steps)
+
+
+STEPS = [Step("starting Spark", 0, 0), Step("runs/[red]a: lag", 3, 9)]
+
+
+def test_what_spark_works_on_is_a_line_each_where_it_is_piped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with terminal.steps() as progress:
+        for step in STEPS:
+            progress(step)
+    out, err = capsys.readouterr()
+    assert err.splitlines() == ["starting Spark", "runs/[red]a: lag (3 of 9)"]
+    assert out == ""
+
+
+def test_what_spark_works_on_is_one_line_that_is_gone_in_the_end_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with terminal.steps() as progress:
+        for step in STEPS:
+            progress(step)
+    out, err = capsys.readouterr()
+    assert "runs/[red]a: lag (3 of 9)" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err)
+    erase_line = "\x1b[2K"
+    assert err.rstrip().endswith(erase_line)
+    assert out == ""
