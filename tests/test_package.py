@@ -71,7 +71,8 @@ def test_wheel_holds_every_module_of_the_package_and_nothing_else(source, wheel)
     names = set(zipfile.ZipFile(wheel).namelist())
 
     packaged = {name for name in names if ".dist-info/" not in name}
-    data = ("py.typed", "analytics/log4j2.properties", "strategies/template.toml")
+    analytics = [f"analytics/{name}" for name in ("log4j2.properties", "page.css", "page.js")]
+    data = ["py.typed", *analytics, "strategies/template.toml"]
     assert packaged == expected | {f"wavetank/{name}" for name in data}
 
 
