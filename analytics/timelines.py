@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from typing import Final
 
 import attrs
@@ -13,6 +14,7 @@ from .charts import MAX_LINES, Chart, Figure, View, colours, layout, line, safe,
 from .wording import GREY, Clock, colour
 
 MAX_LANES: Final = 200
+FEW_LANES: Final = 12
 MAX_SPANS: Final = 5_000
 MAX_MARKS: Final = 120
 MAX_LEGEND: Final = 16
@@ -211,70 +213,103 @@ def faults(analysis: Analysis) -> list[Fault]:
 
 
 def ownership(analysis: Analysis) -> Chart | None:
-    """A lane for each partition: who owned it when. What is blank nobody owned."""
-    rows = analysis.rows("ownership")
-    if not rows:
-        return None
+    """A lane for each partition: who owned it when. What is blank nobody owned.
+
+    Where several consumers have a partition at once, a lane for each consumer.
+    """
     by_group: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
+    for row in analysis.rows("ownership"):
         by_group[row["group"]].append(row)
+    if not by_group:
+        return None
+    lanes = {group: _lanes_of(rows) for group, rows in by_group.items()}
     # The group of which there is most to see comes first.
-    ranked = sorted(by_group.items(), key=lambda item: (-len(item[1]), item[0]))
-    views = tuple(View(name, _lanes(analysis, own)) for name, own in ranked)
-    many = any(len(_lanes_of(own)) > MAX_LANES for own in by_group.values())
-    most = f" Only the first {MAX_LANES} partitions are drawn." if many else ""
-    return Chart(
-        "ownership",
-        "Who owned which partition",
-        "A lane for each partition, a colour for each consumer; blank where nobody owned it."
-        + most,
-        views,
+    ranked = sorted(by_group, key=lambda group: (is_shared(by_group[group]), -len(by_group[group])))
+    views = tuple(
+        View(group, _ownership(analysis, by_group[group], lanes[group])) for group in ranked
     )
+    caption = "A lane for each partition, a colour for each consumer; blank where nobody owned it."
+    if any(is_shared(rows) for rows in by_group.values()):
+        caption += " In groups whose consumers share partitions, a lane for each consumer."
+    if any(len(each) > MAX_LANES for each in lanes.values()):
+        caption += f" Only the first {MAX_LANES} lanes are drawn."
+    return Chart("ownership", "Who owned which partition", caption, views)
 
 
-def _lanes_of(rows: list[Row]) -> list[tuple[str, int]]:
-    return sorted({(row["topic"], row["partition"]) for row in rows})
+def is_shared(rows: Iterable[Row]) -> bool:
+    """Whether some partition had several owners at once."""
+    free_us: dict[tuple[str, int], float] = {}
+    for row in sorted(rows, key=lambda row: row["from_us"]):
+        place = row["topic"], row["partition"]
+        if row["from_us"] < free_us.get(place, 0):
+            return True
+        free_us[place] = inf if row["until_us"] is None else row["until_us"]
+    return False
 
 
-def _lanes(analysis: Analysis, rows: list[Row]) -> Figure:
-    clock = Clock.of(analysis.duration_us)
-    lanes = _lanes_of(rows)[:MAX_LANES]
-    names = [safe(f"{topic}-{partition}") for topic, partition in lanes]
+def _lanes_of(rows: list[Row]) -> dict[str, list[Row]]:
+    """What is drawn in each lane, by its name."""
+    lanes: dict[str, list[Row]] = defaultdict(list)
+    if is_shared(rows):
+        for owner in consumers_of(row["member"] for row in rows):
+            lanes[owner] = [row for row in rows if consumer_of(row["member"]) == owner]
+    else:
+        for row in sorted(rows, key=lambda row: (row["topic"], row["partition"])):
+            lanes[f"{row['topic']}-{row['partition']}"].append(row)
+    return lanes
+
+
+def _ownership(analysis: Analysis, rows: list[Row], lanes: dict[str, list[Row]]) -> Figure:
+    names = list(lanes)[:MAX_LANES]
     owners = consumers_of(row["member"] for row in rows)
-    made = layout(
-        analysis,
-        120 + min(max(26, 110 // len(lanes)) * len(lanes), 16 * len(lanes) + 120),
-        [("partition", 1)],
-    )
-    made["uniformtext"] = {"mode": "hide", "minsize": 9}
-    made |= {"barmode": "overlay", "bargap": 0.12, "hovermode": "closest"}
-    made["showlegend"] = len(owners) <= MAX_LEGEND
-    made["yaxis"] |= {
-        "type": "category", "categoryorder": "array", "categoryarray": names[::-1],
-        "tickformat": "", "showgrid": False, "range": [-0.7, len(names) - 0.3],
+    shared = is_shared(rows)
+    height = len(names) * (26 if len(names) <= FEW_LANES else 17)
+    made = layout(analysis, 120 + height, [("consumer" if shared else "partition", 1)])
+    made |= {
+        "barmode": "overlay", "bargap": 0.12, "hovermode": "closest",
+        "showlegend": not shared and len(owners) <= MAX_LEGEND,
+        # A name that has no room in its bar is left out.
+        "uniformtext": {"mode": "hide", "minsize": 9},
     }  # fmt: skip
-    known = set(lanes)
-    spans = [row for row in rows if (row["topic"], row["partition"]) in known][:MAX_SPANS]
-    data = []
-    for index, owner in enumerate(owners):
-        own = [row for row in spans if consumer_of(row["member"]) == owner]
-        ends = [analysis.duration_us if r["until_us"] is None else r["until_us"] for r in own]
-        data.append({
-            "type": "bar", "orientation": "h", "name": safe(owner),
-            "y": [safe(f"{row['topic']}-{row['partition']}") for row in own],
-            "base": [clock(row["from_us"]) for row in own],
-            "x": [clock(end - row["from_us"]) for row, end in zip(own, ends, strict=True)],
-            "text": [safe(owner)] * len(own),
-            "textposition": "inside", "insidetextanchor": "start", "textangle": 0,
-            "textfont": {"size": 10, "color": "#fff"},
-            "hovertext": [
-                f"{wording.time(row['from_us'])} to {wording.time(end)}"
-                for row, end in zip(own, ends, strict=True)
-            ],
-            "hovertemplate": f"%{{y}}: {safe(owner)}<br>%{{hovertext}}<extra></extra>",
-            "marker": {"color": colour(index), "line": {"width": 0}},
-        })  # fmt: skip
-    return {"data": data, "layout": made}
+    made["yaxis"] |= {
+        "type": "category", "categoryorder": "array", "tickformat": "", "showgrid": False,
+        "categoryarray": [safe(name) for name in reversed(names)],
+        "range": [-0.7, len(names) - 0.3],
+    }  # fmt: skip
+    drawn = [(name, row) for name in names for row in lanes[name]][:MAX_SPANS]
+    return {
+        "data": [
+            _owned(
+                analysis, owner, colour(index),
+                [(name, row) for name, row in drawn if consumer_of(row["member"]) == owner],
+            )
+            for index, owner in enumerate(owners)
+        ],
+        "layout": made,
+    }  # fmt: skip
+
+
+def _owned(analysis: Analysis, owner: str, tint: str, own: list[tuple[str, Row]]) -> Figure:
+    """The bars of one consumer."""
+    clock, end_us = Clock.of(analysis.duration_us), analysis.duration_us
+    rows = [row for _, row in own]
+    ends = [end_us if row["until_us"] is None else row["until_us"] for row in rows]
+    return {
+        "type": "bar", "orientation": "h", "name": safe(owner),
+        "y": [safe(name) for name, _ in own],
+        "base": [clock(row["from_us"]) for row in rows],
+        "x": [clock(end - row["from_us"]) for row, end in zip(rows, ends, strict=True)],
+        "text": [safe(owner)] * len(own),
+        "textposition": "inside", "insidetextanchor": "start", "textangle": 0,
+        "textfont": {"size": 10, "color": "#fff"},
+        "hovertext": [
+            f"{safe(row['topic'])}-{row['partition']}: {safe(owner)}<br>"
+            f"{wording.time(row['from_us'])} to {wording.time(end)}"
+            for row, end in zip(rows, ends, strict=True)
+        ],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "marker": {"color": tint, "line": {"width": 0}},
+    }  # fmt: skip
 
 
 def consumers_of(members: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from wavetank.analytics.monitors import BURROW_LOOKS, EXPORTER_LOOKS
 from wavetank.analytics.page import render
 from wavetank.analytics.report import Report
 from wavetank.analytics.sections import PARTS, fault_table
+from wavetank.analytics.timelines import Span, faults, labels, ownership
 from wavetank.model.rundir import segment_path
 
 
@@ -177,10 +178,11 @@ def test_a_table_of_faults_has_no_empty_column(one: Report) -> None:
     [analysis] = one.analyses
     faults = analysis.tables["faults"]
     crashes = faults.filter([row["detail"] is None for row in faults.to_pylist()])
-    assert fault_table(analysis).heads == ("at", "what", "node", "detail")
+    heads = ("no.", "at", "for", "what", "node", "detail")
+    assert fault_table(analysis).heads == heads
     shorter = attrs.evolve(analysis, tables={**analysis.tables, "faults": crashes})
-    assert fault_table(shorter).heads == ("at", "what", "node")
-    assert all(len(row) == 3 for row in fault_table(shorter).rows)
+    assert fault_table(shorter).heads == heads[:-1]
+    assert {len(row) for row in fault_table(shorter).rows} == {len(heads) - 1}
 
 
 def test_objectives_are_shown_as_they_were_judged(run: wt.Run, one: Report) -> None:
@@ -235,15 +237,49 @@ def test_a_group_has_one_colour_in_all_charts_of_all_runs(made: Report) -> None:
     for each in (view for chart in figures.values() for view in chart):
         for trace in each["data"]:
             if trace["type"] == "scatter" and "(topic)" not in trace["name"]:
-                group = trace["name"].split(":")[0]
+                group = trace["name"].removesuffix(", as shown")
                 tints.setdefault(group, set()).add(trace["line"]["color"])
-    assert set(tints) >= {"billing", "audit"}
-    assert all(len(found) == 1 for found in tints.values())
+    for group in ("billing", "audit", "by key"):
+        assert len(tints[group]) == 1
 
 
 def test_no_line_has_more_points_than_can_be_seen(made: Report) -> None:
     lines = [len(t["x"]) for f in views(made) for t in f["data"] if t["type"] == "scatter"]
     assert 0 < max(lines) <= POINTS + 1
+
+
+def test_partitions_have_lanes_unless_consumers_share_them(one: Report) -> None:
+    [analysis] = one.analyses
+    lanes = {
+        view.label: view.figure["layout"]["yaxis"]["categoryarray"][::-1]
+        for view in ownership(analysis).views
+    }
+    assert lanes["billing"] == ["orders-0", "orders-1", "orders-2", "orders-3"]
+    assert lanes["by key"] == ["by key-0", "by key-1"]
+    assert lanes["audit"] == ["audit-0", "audit-1"]
+
+
+def test_bars_close_to_each_other_share_a_label() -> None:
+    def spans(*starts: int) -> list[Span]:
+        return [Span(at, at + 1, number, "") for number, at in enumerate(starts, 1)]
+
+    assert labels(spans(0, 100, 500), 1_000) == ["1", "2", "3"]
+    assert labels(spans(0, 5, 10, 500), 1_000) == ["", "", "1+", "4"]
+    assert labels(spans(*range(0, 1_000, 50)), 1_000) == [str(n) for n in range(1, 21)]
+    assert labels([], 1_000) == []
+
+
+def test_a_fault_lasts_until_it_is_undone(one: Report) -> None:
+    [analysis] = one.analyses
+    found = {(fault.what, fault.node): fault for fault in faults(analysis)}
+    lasted = {
+        key: None if fault.until_us is None else (fault.until_us - fault.from_us) / 1e6
+        for key, fault in found.items()
+    }
+    assert lasted == {
+        ("node crashed", "billing-1"): 4, ("node paused", "audit-1"): 3,
+        ("clock skewed", "broker-1"): 0, ("link cut", "shop-0"): 2,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 59, 60, 61, 3_600, 86_400, 86_400 * 365, 10**9])
