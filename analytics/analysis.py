@@ -136,6 +136,7 @@ class _Run:
         self.found = look(subject.directory)
         self.events = read(spark, self.found)
         self.tables: dict[str, pa.Table] = {}
+        self.kept: list[DataFrame] = []
         scenario = self.info.scenario if isinstance(self.info.scenario, dict) else {}
         groups = scenario.get("groups") or ()
         self.broadcast = [each["name"] for each in groups if each.get("delivery") == "broadcast"]
@@ -144,7 +145,9 @@ class _Run:
         return f"{self.subject.directory}: {text}"
 
     def steps(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
-        """What is worked out, under which name, and what to say meanwhile."""
+        """What is worked out, under which name, and what to say meanwhile; of no events nothing."""
+        if not self.found.events:
+            return
         yield "faults", "faults", lambda: faults(self.events)
         yield "throughput", "throughput", self.throughput
         yield "lag", "lag", self.lag
@@ -189,13 +192,19 @@ class _Run:
     def latency_over_time(self) -> DataFrame:
         return latency(self.events, window=_seconds(self.window_us))
 
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Have Spark remember what is used several times, until all is worked out."""
+        self.kept.append(frame.persist())
+        return self.kept[-1]
+
     def lag(self) -> DataFrame:
         """By reader, over all partitions, for each window, which ends at time_us.
 
         records and age_us are the worst in the window; last_records and last_age_us are those at
         last_us, when lag was looked at for the last time in it.
         """
-        self.fine = lag(self.events, _seconds(fine_us(self.window_us)), self.broadcast).persist()
+        every = _seconds(fine_us(self.window_us))
+        self.fine = self.keep(lag(self.events, every, self.broadcast))
         end_us = F.ceil(F.col("at_us") / F.lit(self.window_us)) * F.lit(self.window_us)
         return (
             self.fine.groupBy(F.col("time_us").alias("at_us"), "group", "reader")
@@ -217,7 +226,7 @@ class _Run:
         exact_us is the truth, at the same instants and in the same partitions.
         """
         every_us = looks_us(EXPORTER_LOOKS, self.window_us)
-        self.shown = self.while_it_ran(lag_exporter(self.events, _seconds(every_us))).persist()
+        self.shown = self.keep(self.while_it_ran(lag_exporter(self.events, _seconds(every_us))))
         exact = self.fine.where("reader = group").withColumnRenamed("age_us", "exact_us")
         return (
             self.shown.join(exact.drop("records"), ["time_us", *PLACE], "left")
@@ -264,8 +273,8 @@ class _Run:
         return rebalances(self.events, self.fine)
 
     def analysis(self) -> Analysis:
-        self.fine.unpersist()
-        self.shown.unpersist()
+        for frame in self.kept:
+            frame.unpersist()
         return Analysis(
             directory=self.subject.directory, info=self.info, objectives=self.subject.objectives,
             events=self.found.events, duration_us=self.duration_us,

@@ -22,6 +22,9 @@ from wavetank.analytics.sections import PARTS, fault_table
 from wavetank.analytics.timelines import Span, faults, labels, ownership
 from wavetank.model.rundir import segment_path
 
+# The first test waits for all that Spark works out.
+pytestmark = pytest.mark.timeout(240)
+
 
 def invoke(*arguments: Any) -> Any:
     return CliRunner().invoke(cli.main, ["report", *map(str, arguments)])
