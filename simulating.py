@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, cached_property
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -94,6 +96,16 @@ def outcome(scenario: Scenario, out: str | None = None) -> dict[str, Any]:
     }
 
 
+@cache
+def engine() -> str:
+    """A digest of the code that simulates: what another version has found is not taken for ours."""
+    package = Path(__file__).parent
+    files = (
+        path for room in ("model", "strategies", "actors") for path in package.glob(f"{room}/*.py")
+    )
+    return sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
+
+
 class Runs:
     """What has been run of a question, and what runs the rest."""
 
@@ -114,15 +126,13 @@ class Runs:
         self._progress = progress
         self._simulate = simulate or simulator(question.code)
         self._began = time.monotonic()
-        code = json.dumps(sorted(question.code.items()))
+        code = json.dumps([engine(), *sorted(question.code.items())])
         self._keys = {
             (variant.number, seed): journal.key_of(variant.text(seed), code)
             for variant in question.variants
             for seed in question.seeds
         }
-        self._rows = {} if out is None else journal.finished(out, set(self._keys.values()))
-        if events:
-            self._rows = {key: row for key, row in self._rows.items() if row["directory"]}
+        self._rows = {} if out is None else journal.take(out, set(self._keys.values()), events)
         self.reused = len(self._rows)
 
     @property
@@ -130,10 +140,10 @@ class Runs:
         """How many are finished."""
         return len(self._rows)
 
-    @property
+    @cached_property
     def cores(self) -> int:
         """How many can run at once."""
-        from .analytics.session import cores
+        from .analytics.shipping import cores
 
         return cores(self.spark)
 
@@ -151,18 +161,21 @@ class Runs:
         jobs = [Job(key, text) for key, text in missing.items()]
         known = len(self._rows)
         self._say(known)
+        if not jobs:
+            return
         try:
             self._rows |= simulate_all(
                 self.spark,
                 jobs,
                 self._simulate,
+                self.cores,
                 self.out,
                 self._events,
                 lambda done: self._say(known + min(done, len(jobs))),
             )
-        except KeyboardInterrupt:
+        except BaseException:
             if self.out is not None:
-                self._rows |= journal.finished(self.out, missing)
+                self._rows |= journal.take(self.out, missing, self._events)
             raise
         self._say(len(self._rows))
 
@@ -214,7 +227,8 @@ def running(
     simulate: "Simulate | None" = None,
 ) -> Iterator[Runs]:
     """What runs the simulations; what they gave is written down however it ends."""
-    from .analytics.session import session, ship
+    from .analytics.session import session
+    from .analytics.shipping import ship
 
     if events and out is None:
         raise BadValueError("events = True: expected out as well, a directory for them")
@@ -239,7 +253,7 @@ def running(
 @contextmanager
 def _place(out: str | PathLike[str] | None, spark: "Spark") -> Iterator[Path | None]:
     """Where the journal goes: without `out` to a place of its own, if all share this machine."""
-    from .analytics.session import is_local
+    from .analytics.shipping import is_local
 
     if out is not None:
         yield Path(out)

@@ -1,6 +1,5 @@
 """The one place that makes a Spark session, with settings that fit a small machine."""
 
-import atexit
 import os
 import re
 import shutil
@@ -8,11 +7,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from hashlib import sha256
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Final, TypeAlias
-from zipfile import ZipFile
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,7 +22,6 @@ PATIENCE_SECONDS: Final = 5
 Spark: TypeAlias = SparkSession
 """Its name for those who may not import it."""
 JAVA_NEEDED: Final = 17
-_CONNECT_CORES: Final = 8
 
 _HERE: Final = Path(__file__).absolute()  # relative where the package was sent as a zip
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -126,46 +121,6 @@ def _unreachable(where: str, error: Exception) -> SparkUnreachableError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = next((line for line in lines if "Exception:" in line), lines[0] if lines else "")
     return SparkUnreachableError(f"no Spark session at {where}: {said or type(error).__name__}")
-
-
-def cores(spark: SparkSession) -> int:
-    """How many tasks can run at once; a guess where Spark Connect does not say."""
-    try:
-        spark.range(1).count()  # A cluster's executors have come when something has run on them.
-        return spark.sparkContext.defaultParallelism
-    except PySparkException:
-        return _CONNECT_CORES
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether everything runs on this machine, in processes that this one started."""
-    return (spark.conf.get("spark.master", "") or "").startswith("local")
-
-
-def ship(spark: SparkSession) -> None:
-    """Let executors elsewhere import this very package; what it needs must be installed there."""
-    if not is_local(spark):
-        folder = mkdtemp()  # Executors may come for it at any time.
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        spark.addArtifacts(str(_packed(Path(folder))), pyfile=True)
-
-
-def _packed(folder: Path) -> Path:
-    """A zip of the package with its data files, named by what is in it: Spark keeps old names."""
-    root = _HERE.parents[1]
-    rooms = [root, *(root / room for room in ("actors", "analytics", "model", "strategies"))]
-    files = [
-        path
-        for room in rooms
-        for path in sorted(room.iterdir())
-        if path.suffix in (".py", ".properties", ".typed") or path.name == "template.toml"
-    ]
-    content = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-    packed = folder / f"wavetank-{content}.zip"
-    with ZipFile(packed, "w") as archive:
-        for path in files:
-            archive.write(path, Path("wavetank") / path.relative_to(root))
-    return packed
 
 
 def require_java() -> None:

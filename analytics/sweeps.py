@@ -24,7 +24,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..model import journal
 from ..model.errors import WavetankError
-from .session import cores
 
 Simulate: TypeAlias = Callable[[str, str | None], dict[str, Any]]
 """From a scenario as JSON, and a directory for its events or None, to the figures of the run."""
@@ -63,11 +62,12 @@ def simulate_all(
     spark: SparkSession,
     jobs: Sequence[Job],
     simulate: Simulate,
+    cores: int,
     out: Path | None = None,
     events: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Run all jobs, and give what came of each by its key.
+    """Run all jobs, on so many cores at once, and give what came of each by its key.
 
     What a simulation raises is its row's `error`. With `out`, a directory that all executors
     share, each is noted in the journal there when it is finished, and `progress` hears how many
@@ -77,7 +77,7 @@ def simulate_all(
         return {}
     # In the order of their keys, which is as good as any at random: so slices cost the same.
     ordered = sorted(jobs, key=lambda job: job.key)
-    frame = _frame(spark, ordered, simulate, out, events)
+    frame = _frame(spark, ordered, simulate, cores, out, events)
     try:
         with _watched(out, progress):
             table = frame.toArrow()
@@ -93,7 +93,12 @@ def simulate_all(
 
 
 def _frame(
-    spark: SparkSession, jobs: Sequence[Job], simulate: Simulate, out: Path | None, events: bool
+    spark: SparkSession,
+    jobs: Sequence[Job],
+    simulate: Simulate,
+    cores: int,
+    out: Path | None,
+    events: bool,
 ) -> DataFrame:
     """A row for each job; a partition for each slice.
 
@@ -104,7 +109,7 @@ def _frame(
         zlib.compress(
             json.dumps([[job.key, job.scenario] for job in jobs[one.start : one.stop]]).encode()
         )
-        for one in slices(len(jobs), cores(spark))
+        for one in slices(len(jobs), cores)
     ]
     where = None if out is None else str(out.resolve())
 
@@ -120,8 +125,13 @@ def _frame(
 
 
 def run_one(simulate: Simulate, key: str, scenario: str, where: str | None, events: bool) -> str:
-    """Run a job where Spark has put it, and note what came of it."""
+    """Run a job where Spark has put it, and note what came of it.
+
+    A task that is tried again finds what it had finished, and runs only the rest.
+    """
     out = None if where is None else Path(where)
+    if out is not None and (noted := journal.noted(out, key)) is not None:
+        return noted
     directory = draft = None
     if out is not None and events:
         directory = out / journal.RUNS / key

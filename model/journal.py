@@ -66,25 +66,45 @@ def draft_of(path: Path) -> Path:
 
 def add(out: Path, key: str, row: str) -> None:
     """Note what came of a run."""
-    write(out / JOURNAL / f"{key}.json", row)
+    write(_path(out, key), row)
 
 
-def finished(out: Path, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """What came of those runs that are finished; one that failed is not, and is forgotten."""
+def noted(out: Path, key: str) -> str | None:
+    """What was noted of a run, if anything was."""
+    try:
+        return _path(out, key).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def take(out: Path, keys: Iterable[str], events: bool = False) -> dict[str, dict[str, Any]]:
+    """What came of those runs that are finished, with `events` of those that have kept them.
+
+    What is of no use is forgotten, so that it is run again: a run that failed, or a damaged file.
+    """
     found = {}
     for key in keys:
-        path = out / JOURNAL / f"{key}.json"
-        try:
-            row = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        text = noted(out, key)
+        if text is None:
             continue
-        except ValueError:
-            row = {"error": "damaged"}
-        if row.get("error") is None:
-            found[key] = row
+        row = _row(text)
+        if row is None or row["error"] is not None or (events and not row["directory"]):
+            _path(out, key).unlink()
         else:
-            path.unlink()
+            found[key] = row
     return found
+
+
+def _row(text: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(text)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and {"error", "directory"} <= row.keys() else None
+
+
+def _path(out: Path, key: str) -> Path:
+    return out / JOURNAL / f"{key}.json"
 
 
 def count(out: Path) -> int:

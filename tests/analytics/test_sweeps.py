@@ -39,7 +39,7 @@ def test_each_job_is_a_row_and_one_that_fails_is_a_row_with_its_error(spark, tmp
     jobs = [Job(f"k{number}", str(number)) for number in range(40)]
     journal.prepare(tmp_path, {})
     steps: list[int] = []
-    found = simulate_all(spark, jobs, simulate, tmp_path, progress=steps.append)
+    found = simulate_all(spark, jobs, simulate, 2, tmp_path, progress=steps.append)
     assert found.keys() == {job.key for job in jobs}
     for number in range(40):
         row = found[f"k{number}"]
@@ -50,7 +50,7 @@ def test_each_job_is_a_row_and_one_that_fails_is_a_row_with_its_error(spark, tmp
             assert row["out"] is None
     assert steps == sorted(steps)
     assert steps[-1] == 40
-    noted = journal.finished(tmp_path, found)
+    noted = journal.take(tmp_path, found)
     assert noted == {key: row for key, row in found.items() if row["error"] is None}
 
 
@@ -65,18 +65,18 @@ def test_what_spark_cannot_finish_is_one_error_and_what_was_finished_is_kept(spa
     journal.prepare(tmp_path, {})
     jobs = [Job(f"k{number}", str(number)) for number in range(6)]
     with pytest.raises(sweeps.SweepFailedError, match="Spark ended the sweep: Python worker"):
-        simulate_all(spark, jobs, simulate, tmp_path)
-    assert journal.finished(tmp_path, ["k0"])
+        simulate_all(spark, jobs, simulate, 2, tmp_path)
+    assert journal.take(tmp_path, ["k0"])
 
 
 def test_nothing_to_do_starts_no_job(tmp_path):
-    assert simulate_all(None, [], dict, tmp_path) == {}  # type: ignore[arg-type]
+    assert simulate_all(None, [], dict, 2, tmp_path) == {}  # type: ignore[arg-type]
 
 
 def test_events_are_in_place_before_the_run_is_noted_and_a_retry_changes_nothing(tmp_path):
     def simulate(scenario: str, out: str | None) -> dict:
         assert out is not None
-        assert not journal.finished(tmp_path, ["k"])
+        assert not journal.take(tmp_path, ["k"])
         Path(out).mkdir()
         (Path(out) / "run.json").write_text(scenario)
         return {}
@@ -88,3 +88,10 @@ def test_events_are_in_place_before_the_run_is_noted_and_a_retry_changes_nothing
     sweeps.run_one(simulate, "k", "second", str(tmp_path), events=True)
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["k"]
     assert (tmp_path / "runs/k/run.json").read_text() == "first"
+
+
+def test_a_task_that_is_tried_again_runs_only_what_it_had_not_finished(tmp_path):
+    journal.prepare(tmp_path, {})
+    first = sweeps.run_one(lambda *_: {"events": 1}, "k", "{}", str(tmp_path), events=False)
+    again = sweeps.run_one(lambda *_: {"events": 2}, "k", "{}", str(tmp_path), events=False)
+    assert again == first

@@ -7,21 +7,34 @@ import pytest
 from wavetank.model import journal
 from wavetank.model.errors import WavetankError
 
+GOOD = {"error": None, "directory": None, "events": 7}
+
 
 def test_what_is_added_is_there_once_however_often_it_is(tmp_path):
     journal.prepare(tmp_path, {})
     for _ in range(3):
-        journal.add(tmp_path, "a", json.dumps({"error": None, "events": 7}))
-    assert journal.finished(tmp_path, ["a", "b"]) == {"a": {"error": None, "events": 7}}
+        journal.add(tmp_path, "a", json.dumps(GOOD))
+    assert journal.take(tmp_path, ["a", "b"]) == {"a": GOOD}
     assert journal.count(tmp_path) == 1
 
 
 def test_what_failed_or_is_damaged_is_not_finished_and_is_forgotten(tmp_path):
     journal.prepare(tmp_path, {})
-    journal.add(tmp_path, "a", json.dumps({"error": "ValueError: no"}))
-    journal.add(tmp_path, "b", "{")
-    assert journal.finished(tmp_path, ["a", "b"]) == {}
+    journal.add(tmp_path, "a", json.dumps(GOOD | {"error": "ValueError: no"}))
+    for key, text in (("b", "{"), ("c", "[]"), ("d", "{}")):
+        journal.add(tmp_path, key, text)
+    assert journal.take(tmp_path, "abcd") == {}
     assert journal.count(tmp_path) == 0
+
+
+def test_what_has_no_events_is_forgotten_if_they_are_wanted(tmp_path):
+    journal.prepare(tmp_path, {})
+    rows = {"a": GOOD, "b": GOOD | {"directory": "runs/b"}}
+    for key, row in rows.items():
+        journal.add(tmp_path, key, json.dumps(row))
+    assert journal.take(tmp_path, "ab") == rows
+    assert journal.take(tmp_path, "ab", events=True) == {"b": rows["b"]}
+    assert journal.noted(tmp_path, "a") is None
 
 
 def test_drafts_of_who_was_killed_go_and_all_else_stays(tmp_path):
