@@ -110,7 +110,8 @@ def sweep(
         done = run_sweep(question, spark=_spark(master), out=out, events=events, progress=progress)
         answers = done.answers(figures)
     if out is not None:
-        answers.write_page(Path(out) / "sweep.html", sweep_terminal.said(done))
+        lines, notes = sweep_terminal.summed_up(done), sweep_terminal.failed(done)
+        answers.write_page(Path(out) / "sweep.html", lines, notes)
     if as_json:
         click.echo(json.dumps(done.to_dict() | answers.to_dict(), indent=2))
     else:

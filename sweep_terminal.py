@@ -13,12 +13,11 @@ from rich.table import Table
 from .asking import Question
 from .simulating import Progress
 from .strategies.choosing import NO_COST
-from .strategies.varying import short_names
 from .sweeping import Choice, Plan, Sweep
 from .terminal import duration, plain_console, plain_table
 
 if TYPE_CHECKING:
-    from .analytics.sweep_page import Answers
+    from .analytics.answers import Answers
 
 _BAR: Final = 12
 _EIGHTHS: Final = "▏▎▍▌▋▊▉"
@@ -71,7 +70,7 @@ def _state(now: Progress) -> str:
 def show_sweep(sweep: Sweep, answers: "Answers", figures: Sequence[str]) -> None:
     """Show what a grid tells."""
     out = plain_console()
-    for line in said(sweep):
+    for line in [*summed_up(sweep), *failed(sweep)]:
         out.print(line)
     out.print()
     out.print(_variants(answers, figures, sweep.question.has_objectives))
@@ -82,15 +81,19 @@ def show_sweep(sweep: Sweep, answers: "Answers", figures: Sequence[str]) -> None
         out.print(_compared(answers))
 
 
-def said(sweep: Sweep) -> list[str]:
-    """A sweep in a few sentences."""
+def summed_up(sweep: Sweep) -> list[str]:
+    """A sweep in a line or two: how much was run, and what is chosen."""
     reused = f", {sweep.reused:,} of them from before" if sweep.reused else ""
     name = sweep.question.variants[0].scenario.name
     lines = [f"{name}: {size(sweep.question)}{reused}, in {sweep.seconds:.1f} s"]
-    lines += [f"failed: {error}" for error in sweep.failures]
     if sweep.question.has_objectives:
         lines += _chosen(sweep.choice, sweep.question)
     return lines
+
+
+def failed(sweep: Sweep) -> list[str]:
+    """What went wrong, a line for each kind of it."""
+    return [f"failed: {error}" for error in sweep.failures]
 
 
 def _chosen(choice: Choice | None, question: Question) -> list[str]:
@@ -164,12 +167,11 @@ def _bar(value: float, top: float) -> str:
 
 def _effects(answers: "Answers", figures: Sequence[str]) -> Table:
     shown = plain_table("explained by", *figures)
-    short = short_names(answers.axes)
     found = {(row["figure"], row["setting"]): row["share"] for row in answers.effects}
     for setting in [*answers.axes, "interactions", "seeds"]:
         shares = (found.get((figure, setting)) for figure in figures)
         cells = ("-" if share is None else f"{share:.0%}" for share in shares)
-        shown.add_row(short.get(setting, setting), *cells)
+        shown.add_row(answers.short.get(setting, setting), *cells)
     return shown
 
 

@@ -18,14 +18,13 @@ from .model.shares import wilson
 from .simulating import Progress, running
 from .strategies.choosing import Race, Tally, cheapest, cost_of
 from .strategies.scenario import Scenario
-from .strategies.varying import Variant, as_text
+from .strategies.varying import Variant, as_text, short_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .analytics.answers import Frame
+    from .analytics.answers import Answers, Frame
     from .analytics.session import Spark
-    from .analytics.sweep_page import Answers
 
 SHOWN: Final = ("worst_lag_us", "delivery_p99_us", "longest_unavailable_us", "lost_records")
 """The figures that are shown unless others are wanted."""
@@ -129,15 +128,18 @@ class Sweep:
 
     def answers(self, figures: Sequence[str] = SHOWN) -> "Answers":
         """All that the grid tells; variants are compared by the first of the figures."""
-        from .analytics.sweep_page import Answers
+        from .analytics.answers import Answers
 
         choice = self.choice
         return Answers.of(
             self.results,
             name=self.question.variants[0].scenario.name,
             axes={axis.path: [as_text(v) for v in axis.values] for axis in self.question.axes},
+            short=short_names(axis.path for axis in self.question.axes),
             figure=figures[0],
             against=self.question.order()[0].number if choice is None else choice.variant.number,
+            chosen=None if choice is None else choice.variant.number,
+            demanded=self.question.share if self.question.has_objectives else None,
         )
 
 

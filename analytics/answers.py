@@ -1,4 +1,4 @@
-"""What a sweep has found: measures over its table of runs, each DataFrame → DataFrame.
+"""What a sweep has found: measures over its table of runs, each DataFrame → DataFrame, and all.
 
 A run that failed has no figures and counts as one that does not meet its objectives. `value` is
 always that of the figure in its own unit, which its name ends in.
@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ..model.errors import UnknownNameError
-from ..model.journal import draft_of
+from ..model.journal import draft_of, write
 from ..model.outcome import FIGURES
 from ..model.shares import Z
 
@@ -212,3 +213,87 @@ def _balanced(long: DataFrame) -> DataFrame:
 
 def _entry(key: str, value: Column) -> Column:
     return F.struct(F.lit(key).alias("key"), value.alias("value"))
+
+
+@attrs.frozen(kw_only=True)
+class Answers:
+    """What a sweep has found: the rows of all measures."""
+
+    name: str
+    axes: Mapping[str, Sequence[str]]
+    """The varied paths, with their values as texts."""
+    short: Mapping[str, str]
+    """What to call each of them."""
+    settings: Mapping[int, Mapping[str, str]]
+    """Those of each variant."""
+    spread: Sequence[Mapping[str, Any]]
+    shares: Sequence[Mapping[str, Any]]
+    effects: Sequence[Mapping[str, Any]]
+    figure: str
+    against: int
+    """The variant that the others are compared with, by the figure."""
+    compared: Sequence[Mapping[str, Any]]
+    chosen: int | None
+    """The cheapest variant that is good enough."""
+    demanded: float | None
+    """The share of seeds that must meet the objectives; None if there are none."""
+
+    @classmethod
+    def of(
+        cls,
+        results: DataFrame,
+        *,
+        name: str,
+        axes: Mapping[str, Sequence[str]],
+        short: Mapping[str, str],
+        figure: str,
+        against: int,
+        chosen: int | None = None,
+        demanded: float | None = None,
+    ) -> "Answers":
+        """Measure the results of a sweep."""
+        variants = results.select("variant", "settings").dropDuplicates(["variant"]).toArrow()
+        return cls(
+            name=name,
+            axes=axes,
+            short=short,
+            settings={row["variant"]: dict(row["settings"]) for row in variants.to_pylist()},
+            spread=spread(results).toArrow().to_pylist(),
+            shares=shares(results).toArrow().to_pylist(),
+            effects=effects(results).toArrow().to_pylist(),
+            figure=figure,
+            against=against,
+            compared=compare(results, figure, against).toArrow().to_pylist(),
+            chosen=chosen,
+            demanded=demanded,
+        )
+
+    def write_page(self, path: Path, lines: Sequence[str] = (), notes: Sequence[str] = ()) -> None:
+        """Write a page of it, in the place of the one that may be there; lines come first."""
+        from .sweep_page import page  # it brings along plotly
+
+        write(path, page(self, lines, notes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        figures: dict[int, dict[str, Any]] = {}
+        for row in self.spread:
+            three = {name: row[name] for name in ("p5", "median", "p95")}
+            figures.setdefault(row["variant"], {})[row["figure"]] = three
+        settings: dict[str, dict[str, float]] = {}
+        for row in self.effects:
+            settings.setdefault(row["figure"], {})[row["setting"]] = row["share"]
+        return {
+            "variants": [
+                {
+                    **row,
+                    "settings": self.settings[row["variant"]],
+                    "figures": figures.get(row["variant"], {}),
+                }
+                for row in self.shares
+            ],
+            "effects": settings,
+            "compared": {
+                "figure": self.figure, "against": self.against, "variants": list(self.compared),
+            },
+        }  # fmt: skip

@@ -1,6 +1,6 @@
 (function () {
   "use strict";
-  var figures = JSON.parse(document.getElementById("figures").textContent);
+  var figures = JSON.parse(document.getElementById("chart_data").textContent);
   var charts = Array.prototype.slice.call(document.querySelectorAll(".chart"));
   var config = {
     responsive: true, displaylogo: false,

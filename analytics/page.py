@@ -23,6 +23,8 @@ class Cell:
     """Of a dot before it."""
     mark: str | None = None
     """Drawn as a badge of this class: met or failed."""
+    heat: float | None = None
+    """From 0 to 1: how strongly it is coloured."""
 
 
 @attrs.frozen
@@ -121,7 +123,7 @@ def render(
 <footer>Made by Wavetank. This page is complete: it loads nothing from anywhere.</footer>
 </main>
 <script>{get_plotlyjs()}</script>
-<script type="application/json" id="figures">{data}</script>
+<script type="application/json" id="chart_data">{data}</script>
 <script>{_file("page.js")}</script>
 </body>
 </html>
@@ -217,7 +219,8 @@ def _table(table: Table) -> str:
 
 def _cells(row: Iterable[str | Cell], kinds: list[str]) -> str:
     return "".join(
-        f"<td{_class(kind)}>{_cell(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)
+        f"<td{_class(kind)}{_heat(cell)}>{_cell(cell)}</td>"
+        for cell, kind in zip(row, kinds, strict=True)
     )
 
 
@@ -228,6 +231,11 @@ def _cell(cell: str | Cell) -> str:
         return f'<span class="mark {cell.mark}">{escape(cell.text)}</span>'
     dot = f'<i class="dot" style="background: {cell.colour}"></i>' if cell.colour else ""
     return f"{dot}{escape(cell.text)}"
+
+
+def _heat(cell: str | Cell) -> str:
+    heat = cell.heat if isinstance(cell, Cell) else None
+    return "" if heat is None else f' class="heat" style="--heat: {100 * heat:.0f}%"'
 
 
 def _class(kind: str) -> str:

@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 import wavetank as wt
 from wavetank import cli
-from wavetank.analytics.sweep_page import Answers
+from wavetank.analytics.answers import Answers
 from wavetank.sweeping import run_plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "scenarios"
@@ -156,10 +156,10 @@ def test_answers_have_all_variants_and_a_page_that_needs_nothing_else(swept, tmp
     answers.write_page(tmp_path / "page.html", ["a < b"])
     page = (tmp_path / "page.html").read_text()
     assert "a &lt; b" in page
-    assert "Plotly.react" in page
+    assert all(variant.label in page for variant in swept.question.variants)
     own = page.replace(get_plotlyjs(), "")
     assert len(own) < len(page)
-    assert not [part for part in ("src=", "href=", "@import", "url(", "http") if part in own]
+    assert not [part for part in ("src=", "@import", "url(", "http://", "https://") if part in own]
 
 
 def test_nothing_is_run_if_anything_is_wrong(scenario, tmp_path):

@@ -235,7 +235,7 @@ def test_every_figure_is_one_that_plotly_knows(made: Report) -> None:
 
 def test_a_group_has_one_colour_in_all_charts_of_all_runs(made: Report) -> None:
     page = made.html()
-    figures = json.loads(re.search(r'id="figures">(.*?)</script>', page)[1])  # type: ignore[index]
+    figures = json.loads(re.search(r'id="chart_data">(.*?)</script>', page)[1])  # type: ignore[index]
     tints: dict[str, set[str]] = {}
     for each in (view for chart in figures.values() for view in chart):
         for trace in each["data"]:
@@ -306,7 +306,7 @@ def test_runs_are_compared_by_figures_and_settings(made: Report) -> None:
 
 
 def test_charts_side_by_side_have_the_same_scales(made: Report) -> None:
-    figures = json.loads(re.search(r'id="figures">(.*?)</script>', made.html())[1])  # type: ignore[index]
+    figures = json.loads(re.search(r'id="chart_data">(.*?)</script>', made.html())[1])  # type: ignore[index]
     lags = [views[0]["layout"] for name, views in figures.items() if name.endswith("-lag")]
     assert len(lags) == 2
     for axis in ("xaxis", "yaxis2", "yaxis3"):
