@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 ROOMS := actors analytics model strategies
 
-.PHONY: help demo test test-browser lint bench clean tools links
+.PHONY: help demo test test-browser lint bench bench-report clean tools links
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -30,8 +30,11 @@ lint: $(VENV)/.installed links ## check format, style and types
 	@$(RUN) -m ruff check
 	@$(RUN) -m mypy
 
-bench: $(VENV)/.bench ## measure, side by side with the alternatives
-	@$(RUN) bench
+bench: $(VENV)/.bench ## measure, side by side with the alternatives; ONLY=sweeps,… some of it
+	@$(RUN) bench $(ONLY)
+
+bench-report: $(VENV)/.installed ## write bench/REPORT.md from what was measured
+	@$(RUN) bench/results.py
 
 clean: ## remove the environment, caches and everything generated
 	@rm -rf $(VENV) .lint build dist *.egg-info runs bench/results.json

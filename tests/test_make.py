@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTED = ("help", "demo", "test", "test-browser", "lint", "bench", "clean")
+DOCUMENTED = ("help", "demo", "test", "test-browser", "lint", "bench", "bench-report", "clean")
 
 
 @pytest.fixture
@@ -173,7 +173,9 @@ def test_python_without_venv_is_said(checkout, tools):
     assert "python3-venv" in the_one_sentence(make(checkout, tools, "tools"))
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "test-browser", "lint", "bench"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "test-browser", "lint", "bench", "bench-report"]
+)
 def test_nothing_is_installed_before_the_tools_are_checked(checkout, tools, target):
     fake_java(tools / "java", "11.0.22")
 
