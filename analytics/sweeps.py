@@ -31,8 +31,9 @@ Simulate: TypeAlias = Callable[[str, str | None], dict[str, Any]]
 _ROWS: Final = pa.schema([("key", pa.string()), ("row", pa.string())])
 _REASON: Final = re.compile(r"(?:Caused by: )?org\.apache\.spark\.[\w.]+: (.*)")
 _POLL_SECONDS: Final = 0.25
-_ROUNDS: Final = 4
-"""A slice is what is left by so many times the cores: the larger, the shorter are slices."""
+_ROUNDS: Final = 2
+"""A slice is what is left by so many times the cores. That is factoring (Hummel and others, 1992):
+few tasks, each of which costs Spark some 20 ms, and no core is left with a long one at the end."""
 
 
 class SweepFailedError(WavetankError):

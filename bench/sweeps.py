@@ -36,7 +36,7 @@ LEAST_SECONDS = 0.05
 """That a simulation takes."""
 SCENARIO = wt.Scenario(
     name="sweep",
-    duration="60s",
+    duration="20s",
     topics=[wt.TopicPlan("orders", partitions=12)],
     producers=[wt.ProducerPlan("shop", "orders", wt.Poisson(500), partitioner="random")],
     groups=[wt.GroupPlan("billing", ["orders"], consumers=4, service=wt.ExponentialService("2ms"))],
