@@ -145,4 +145,4 @@ def plan(master: str | None, out: str | None, as_json: bool, **asked: Any) -> No
 def _spark(master: str | None) -> Any:
     from .analytics.session import session  # it brings along Spark
 
-    return session(master)
+    return session(master, brief=True)

@@ -234,7 +234,7 @@ def running(
         raise BadValueError("events = True: expected out as well, a directory for them")
     if out is not None:
         journal.prepare(Path(out), question.to_dict())
-    used = spark or session()
+    used = spark or session(brief=True)
     ship(used)
     with _place(out, used) as place:
         runs = Runs(question, used, place, events, progress, simulate)

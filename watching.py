@@ -52,7 +52,7 @@ def follow(
 ) -> bool:
     """Show a run until it is over; whether it ever was."""
     read_info(directory)  # before Spark is started, which takes a while
-    spark = analytics.session(master)
+    spark = analytics.session(master, brief=True)
     watch = analytics.stream(spark, directory, window, checkpoint, parquet)
     again = f"wavetank watch {directory}" + (f" --checkpoint {checkpoint}" if checkpoint else "")
     with watch, _screen(as_json) as show:
