@@ -20,12 +20,14 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..model.durations import to_seconds
 from ..model.rundir import segment_number, segment_paths
-from .events import read_files
+from .events import SparkFailedError, read_files
 from .lag import lag_of, lag_parts, merged, moves_of
 from .lives import lives_of, marks_of
 from .throughput import throughput
@@ -116,7 +118,11 @@ class Fold:
         before = recall(self.checkpoint)
         if before.progress.batch >= number:
             return
-        _Step(self, batch.sparkSession, before, number).take(_last(batch))
+        try:
+            _Step(self, batch.sparkSession, before, number).take(_last(batch))
+        except (PySparkException, Py4JError) as error:
+            # In short: Spark's stack overflows over the whole of it when a stream is stopped here.
+            raise SparkFailedError(str(error).partition("\n")[0]) from None
 
 
 def _last(batch: DataFrame) -> int:
