@@ -117,15 +117,18 @@ def _lives(reader: Reader, marks: list[Mark]) -> list[dict[str, Any]]:
     """Follow the marks of a reader."""
     lives: list[dict[str, Any]] = []
     number = era = 0
-    joined = False
+    joined = commits = False
     furthest: int | None = None
     for mark in marks:
         kind, offset = mark["kind"], mark["offset"]
         join = kind in _JOINS
         if kind in _ENDS:
             joined = False
-        forward = kind == kinds.OFFSET_RESET and furthest is not None and offset > furthest
-        begins = not join or forward or (furthest is None and joined)
+        reset = kind == kinds.OFFSET_RESET
+        commits = commits or reset
+        forward = reset and furthest is not None and offset > furthest
+        # Who acknowledges goes on after a loss: what it had acknowledged since then stays so.
+        begins = not join or forward or (commits and joined and furthest is None)
         number, era = number + begins, era + (kind in _ERAS)
         if begins or not lives:
             if lives:
@@ -137,10 +140,8 @@ def _lives(reader: Reader, marks: list[Mark]) -> list[dict[str, Any]]:
             })  # fmt: skip
         life = lives[-1]
         if life["from_us"] is None and (join or (kind == kinds.LOST and joined)):
-            life["from_us"] = mark["time_us"]
+            life["from_us"], life["floor"] = mark["time_us"], offset if join else None
         if join:
-            if life["floor"] is None:
-                life["floor"] = offset
             joined, furthest = True, max(offset, furthest or 0)
         else:
             furthest = None

@@ -75,6 +75,14 @@ LOGS: dict[str, tuple[list[wt.Event], list[tuple[int, int, int]]]] = {
         ],
         [(1, 0, 0), (2, 5, S - 1), (3, 0, 0)],
     ),
+    "who acknowledges keeps what it did since a loss, also when it joins again": (
+        [
+            assigned(0), appended(1, 0, 10), event(S // 2, "lost", base_offset=0, count=10),
+            appended(S + 1, 100_000, 4), appended(S + 2, 100_004, 4),
+            acked(S + 3, 100_004, 4, S + 2), assigned(2 * S + 1, 100_000),
+        ],
+        [(1, 0, 0), (2, 4, S - 1), (3, 4, 2 * S - 1)],
+    ),
     "who is forgotten has no row until it comes back": (
         [assigned(0), appended(1, 0, 10), acked(2, 0, 3, 1),
          event(S, "subscription_removed", **REMOVED), assigned(2 * S, 4), acked(3 * S, 4, 2, 1)],
