@@ -225,6 +225,7 @@ def test_what_was_finished_when_a_sweep_was_killed_is_not_run_again(slow, spark,
         assert found[label, seed]["digest"] == digest(slow, label, seed)
 
 
+@pytest.mark.timeout(240)  # half a dozen processes of Java start
 def test_a_cluster_that_loses_a_worker_in_the_middle_gives_the_same_rows(slow, tmp_path):
     out = tmp_path / "out"
     with standalone(tmp_path) as cluster:
