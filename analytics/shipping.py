@@ -2,6 +2,7 @@
 
 import atexit
 import shutil
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
@@ -33,9 +34,18 @@ def cores(spark: SparkSession) -> int:
 def ship(spark: SparkSession) -> None:
     """Let executors elsewhere import this very package; what it needs must be installed there."""
     if not is_local(spark):
-        folder = mkdtemp()  # Executors may come for it at any time.
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        spark.addArtifacts(str(packed(Path(folder))), pyfile=True)
+        spark.addArtifacts(str(_archive()), pyfile=True)
+
+
+@cache
+def _archive() -> Path:
+    """The one zip of this process: Spark refuses the same name at another place.
+
+    It stays as long as the process, for executors may come for it at any time.
+    """
+    folder = mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return packed(Path(folder))
 
 
 def packed(folder: Path) -> Path:

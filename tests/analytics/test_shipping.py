@@ -3,8 +3,9 @@
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
-from wavetank.analytics.shipping import packed
+from wavetank.analytics.shipping import packed, ship
 
 SCENARIO = '{"name": "n", "duration": 1, "topics": [{"name": "t"}]}'
 PROGRAM = f"""
@@ -27,3 +28,16 @@ def test_what_is_sent_is_enough_to_simulate_and_named_by_what_is_in_it(tmp_path:
     assert len(digest) > 16
     (tmp_path / "again").mkdir()
     assert packed(tmp_path / "again").name == archive.name
+
+
+def test_a_second_sweep_sends_the_same_file_and_on_one_machine_nothing_is_sent() -> None:
+    # Spark refuses a name that it knows from another place.
+    spark = Mock(**{"conf.get.return_value": "spark://there:7077"})
+    ship(spark)
+    ship(spark)
+    first, second = spark.addArtifacts.call_args_list
+    assert first == second
+    assert Path(first.args[0]).exists()
+    near = Mock(**{"conf.get.return_value": "local[2]"})
+    ship(near)
+    near.addArtifacts.assert_not_called()
