@@ -259,11 +259,10 @@ class Actor:
         kind: str,
         partition: "TopicPartition",
         ranges: Iterable["Range"],
-        *,
         epoch: int = NULL_INT,
+        producer: str | None = None,
         group: str | None = None,
         member: str | None = None,
-        producer: str | None = None,
         detail: str | None = None,
     ) -> None:
         """Record what happened to ranges of records: `record` for each, by a shorter way.

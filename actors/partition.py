@@ -158,9 +158,7 @@ class Partition(Janitor):
         if producer_epoch != NOT_IDEMPOTENT:
             self.book.appended(producer_epoch, floor, batch)
         stored = (batch.base_offset, batch.count, batch.bytes, batch.append_time_us)
-        self.record_ranges(
-            kinds.APPENDED, self.partition, (stored,), epoch=self.epoch, producer=batch.producer
-        )
+        self.record_ranges(kinds.APPENDED, self.partition, (stored,), self.epoch, batch.producer)
         if acks:
             self.send(asker, Appended(request, batch.base_offset, batch.append_time_us))
         if self.waiting:
@@ -205,13 +203,12 @@ class Partition(Janitor):
         if not self.answer_fetch(fetch, asker):
             over_us = now_us + fetch.max_wait_us
             self.waiting[asker, fetch.request] = (fetch, over_us)
-            self.wake_at(over_us)
+            if self.wait_timer is None or over_us < self.wait_over_us:
+                self.wake_at(over_us)
 
     def wake_at(self, over_us: int) -> None:
         """See to waiting fetches at this time, at the latest."""
         if self.wait_timer is not None:
-            if self.wait_over_us <= over_us:
-                return
             self.wait_timer.cancel()
         self.wait_over_us = over_us
         self.wait_timer = self.after(over_us - self.now, WaitOver())
@@ -296,7 +293,7 @@ class Partition(Janitor):
             before = max(before, commit.begun)
         self.record_ranges(
             kinds.ACKNOWLEDGED, self.partition, self.log.ranges(before, offset),
-            epoch=commit.generation, group=commit.group, member=commit.member,
+            commit.generation, None, commit.group, commit.member,
         )  # fmt: skip
         self.reply(Committed(commit.request, offset))
 

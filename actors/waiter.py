@@ -159,9 +159,8 @@ class Waiter(Member[S]):
     def delivered(self, partition: TopicPartition, batch: Batch, retries: int = 0) -> None:
         given = (batch.base_offset, batch.count, batch.bytes, batch.append_time_us)
         self.record_ranges(
-            kinds.DELIVERED, partition, (given,), epoch=self.generation, group=self.group,
-            member=self.member, producer=batch.producer,
-            detail=f"retry {retries}" if retries else None,
+            kinds.DELIVERED, partition, (given,), self.generation, batch.producer, self.group,
+            self.member, f"retry {retries}" if retries else None,
         )  # fmt: skip
 
     @receives(WorkDone)
