@@ -1,7 +1,9 @@
 """The figures of a run for a report: every measure once, in tables that fit on a page."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -114,16 +116,26 @@ def analyse(
     subjects: Sequence[Subject],
     progress: Callable[[Step], None] = lambda step: None,
 ) -> list[Analysis]:
-    """Work out every measure of every run, in steps that `progress` is told."""
+    """Work out every measure of every run, in steps that `progress` is told.
+
+    Two at a time: Spark plans a job on one core, and most measures of most runs are soon done once
+    they are planned.
+    """
     runs = [_Run(spark, subject) for subject in subjects]
-    with telling([subject.directory for subject in subjects]):
+    with telling([subject.directory for subject in subjects]), ThreadPoolExecutor(2) as pool:
         for run in runs:
             progress(Step(run.about("reading events"), 0, 0))
             run.tables["happenings"] = census(run.events).toArrow()
-        steps = [(run, *step) for run in runs for step in run.steps()]
-        for number, (run, name, text, measure) in enumerate(steps, 1):
-            progress(Step(run.about(text), number, len(steps)))
-            run.tables[name] = measure().toArrow()
+        chains = [chain for run in runs for chain in run.chains()]
+        numbers, total = count(1), sum(len(chain) for chain in chains)
+
+        def work_out(chain: Chain) -> None:
+            for run, name, text, measure in chain:
+                progress(Step(run.about(text), next(numbers), total))
+                run.tables[name] = measure().toArrow()
+
+        for done in [pool.submit(work_out, chain) for chain in chains]:
+            done.result()
     return [run.analysis() for run in runs]
 
 
@@ -144,24 +156,31 @@ class _Run:
     def about(self, text: str) -> str:
         return f"{self.subject.directory}: {text}"
 
-    def steps(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
-        """What is worked out, under which name, and what to say meanwhile; of no events nothing."""
+    def chains(self) -> list["Chain"]:
+        """What is worked out, one after the other in each chain; of no events nothing."""
         if not self.found.events:
-            return
+            return []
+        return [[(self, *step) for step in steps] for steps in (self.about_lag(), self.others())]
+
+    def about_lag(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
+        """What goes by lag: under which name, what to say meanwhile, and how."""
+        yield "lag", "lag", self.lag
+        yield "rebalances", "rebalances", self.rebalances
+        yield "exporter", "what a lag exporter shows", self.exporter
+        yield "exporter_errors", "how wrong that is", self.exporter_errors
+
+    def others(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
+        """Everything else."""
         yield "faults", "faults", lambda: faults(self.events)
         yield "throughput", "throughput", self.throughput
-        yield "lag", "lag", self.lag
         yield "latency", "latency", lambda: latency(self.events)
         yield "latency_over_time", "latency over time", self.latency_over_time
         yield "ownership", "owners of partitions", lambda: ownership(self.events)
         yield "outages", "partitions without an owner", lambda: outages(self.events)
-        yield "rebalances", "rebalances", self.rebalances
         for over in ("partition", "member"):
             yield f"skew_{over}", f"skew over {over}s", partial(skew, self.events, over)
         yield "redeliveries", "redeliveries", lambda: redeliveries(self.events)
         yield "losses", "losses", lambda: losses(self.events)
-        yield "exporter", "what a lag exporter shows", self.exporter
-        yield "exporter_errors", "how wrong that is", self.exporter_errors
         yield "burrow", "what Burrow says", self.burrow
         kinds_seen = set(self.tables["happenings"]["kind"].to_pylist())
         if kinds.KEY_COUNTED in kinds_seen:
@@ -183,8 +202,12 @@ class _Run:
     @property
     def duration_us(self) -> int:
         """How long the run took; of one going on, up to the last event."""
-        last_us = self.tables["happenings"]["last_us"].to_pylist()
-        return self.info.virtual_us or max(last_us, default=0)
+        return self.info.virtual_us or self.last_us
+
+    @property
+    def last_us(self) -> int:
+        """When the last event happened."""
+        return max(self.tables["happenings"]["last_us"].to_pylist(), default=0)
 
     def throughput(self) -> DataFrame:
         return throughput(self.events, _seconds(self.window_us), ("topic", "group"))
@@ -204,7 +227,7 @@ class _Run:
         last_us, when lag was looked at for the last time in it.
         """
         every = _seconds(fine_us(self.window_us))
-        self.fine = self.keep(lag(self.events, every, self.broadcast))
+        self.fine = self.keep(self.until_the_end(lag(self.events, every, self.broadcast)))
         end_us = F.ceil(F.col("at_us") / F.lit(self.window_us)) * F.lit(self.window_us)
         return (
             self.fine.groupBy(F.col("time_us").alias("at_us"), "group", "reader")
@@ -241,6 +264,19 @@ class _Run:
 
     def exporter_errors(self) -> DataFrame:
         return monitor_errors(self.shown, self.fine)
+
+    def until_the_end(self, looks: DataFrame) -> DataFrame:
+        """Let the last look be at the end of the run, whenever its window ends.
+
+        What happened at the very end is in a window that begins then: its look takes the place of
+        the one before it.
+        """
+        end_us = self.duration_us
+        over_us = F.greatest(F.col("time_us") - F.lit(end_us), F.lit(0))
+        age_us = F.greatest(F.col("age_us") - over_us, F.lit(0))
+        if self.last_us >= end_us:
+            looks = looks.where(F.col("time_us") != F.lit(end_us))
+        return looks.withColumn("age_us", age_us).withColumn("time_us", F.col("time_us") - over_us)
 
     def while_it_ran(self, looks: DataFrame) -> DataFrame:
         """Leave out the look after the end, which nobody had."""
@@ -293,6 +329,9 @@ class _Run:
             yield f"{missing:,} events are missing: a segment of the log is not there."
         if not self.found.events:
             yield "There are no events: nothing can be said about this run."
+
+
+Chain: TypeAlias = list[tuple[_Run, str, str, Callable[[], DataFrame]]]
 
 
 def window_for(duration_us: int) -> int:
