@@ -87,7 +87,7 @@ def _connect(remote: str) -> SparkSession:
     try:
         made: SparkSession = SparkSession.builder.remote(remote).getOrCreate()
         made.version  # noqa: B018  # the first answer: only now it is known that there is a server
-    except ImportError as error:
+    except (ImportError, SystemExit) as error:  # it would end a program without a file in silence
         raise SparkUnreachableError(
             f"Spark Connect ({remote}) needs packages that are not installed: "
             "pip install 'pyspark[connect]'"

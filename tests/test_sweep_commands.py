@@ -201,7 +201,7 @@ def test_what_was_finished_when_a_sweep_was_interrupted_is_in_the_table(slow, tm
         end(process)
     kept = rows(out)
     assert 4 <= len(kept) < 40
-    assert said.endswith(f"interrupted: {len(kept)} runs are finished and kept in {out}\n")
+    assert f"interrupted: {len(kept)} runs are finished and kept in {out}\n" in said
 
 
 def test_what_was_finished_when_a_sweep_was_killed_is_not_run_again(slow, spark, tmp_path):

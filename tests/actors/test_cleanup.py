@@ -385,14 +385,20 @@ def test_a_topic_that_cannot_be_meant_is_refused_by_name(
 
 
 def test_it_is_the_same_on_threads() -> None:
+    def left() -> list[int] | None:
+        try:
+            return offsets(cluster)
+        except wt.BadValueError:
+            return None  # It was cleaned up while somebody looked.
+
     with wt.Cluster.live(brokers=2, log_retention_check_interval_ms=50) as cluster:
         cluster.create_topic("orders", retention="200ms")
         consumer = group_of(cluster, "shared")
         put(cluster, *range(5))
         assert finish(consumer, 2) == [0, 1]
-        cluster.run_until(lambda: offsets(cluster) == [2, 3, 4], timeout=20)
+        cluster.run_until(lambda: left() == [2, 3, 4], timeout=20)
         assert lag(consumer) == 3
         assert finish(consumer, 3) == [2, 3, 4]
-        cluster.run_until(lambda: offsets(cluster) == [], timeout=20)
+        cluster.run_until(lambda: left() == [], timeout=20)
         assert not lost(cluster)
         assert not cluster.events.of("failed", "unhandled")
