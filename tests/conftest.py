@@ -1,5 +1,6 @@
 """What the tests share: the two engines, as fixtures."""
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -11,6 +12,9 @@ import wavetank as wt
 # A machine under load is no failure.
 settings.register_profile("wavetank", deadline=None)
 settings.load_profile("wavetank")
+
+# What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Engine: TypeAlias = type[wt.SimulatedSystem] | type[wt.LiveSystem]
 
