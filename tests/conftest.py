@@ -1,7 +1,9 @@
 """What the tests share: the two engines, as fixtures."""
 
+import shutil
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -60,3 +62,18 @@ def spark() -> Iterator[Any]:
     session = analytics.session("local[2]", brief=True)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium: that of the system, or the one that playwright has installed."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: make test-browser"
+    )
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    with playwright.sync_playwright() as started:
+        if found is None and not Path(started.chromium.executable_path).exists():
+            pytest.skip("there is no Chromium: make test-browser")
+        opened = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield opened
+        opened.close()

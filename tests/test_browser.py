@@ -1,7 +1,5 @@
 """Reports in a real browser: every chart is drawn, and nothing is wrong or out of place."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +7,6 @@ import pytest
 from reports import sample
 
 from wavetank.analytics.report import Report
-
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: make test-browser"
-)
 
 pytestmark = pytest.mark.browser
 
@@ -26,18 +20,6 @@ TABLES = [
     "Burrow", "Messages between actors", "The run",
 ]  # fmt: skip
 SIZES = {"desk": (1280, 900), "phone": (390, 844)}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A Chromium: that of the system, or the one that playwright has installed."""
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as started:
-        if found is None and not Path(started.chromium.executable_path).exists():
-            pytest.skip("there is no Chromium: make test-browser")
-        opened = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

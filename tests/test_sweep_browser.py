@@ -1,30 +1,12 @@
 """The page of a sweep in a real browser: drawn, readable on a phone and in the dark, offline."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sweep_answers import answers
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: make test-browser"
-)
-
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A Chromium: that of the system, or the one that playwright has installed."""
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    with playwright.sync_playwright() as started:
-        if found is None and not Path(started.chromium.executable_path).exists():
-            pytest.skip("there is no Chromium: make test-browser")
-        opened = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -13,30 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from standalone import standalone
+from swept import SERVICE, TINY
 
 import wavetank as wt
 from wavetank import cli
 
-TINY = """
-name = "tiny"
-duration = "3s"
-cluster = { settings = { group_initial_rebalance_delay_ms = 200 } }
-topics = [{ name = "orders", partitions = 4 }]
-objectives = [{ max_lag = "1100ms" }]
-
-[[producers]]
-name = "shop"
-topic = "orders"
-arrivals = { kind = "poisson", rate = 200 }
-partitioner = "random"
-
-[[groups]]
-name = "billing"
-topics = ["orders"]
-WORK
-settings = { auto_commit_interval_ms = 200, max_poll_records = 20 }
-"""
-SERVICE = 'service = { kind = "exponential", per_record = "8ms" }'
 VARY = {"groups[0].consumers": [1, 2], "topics[0].partitions": [2, 4]}
 GRID = ("--vary", "groups[0].consumers=1,2", "--vary", "topics[0].partitions=2,4")
 
@@ -44,7 +25,7 @@ GRID = ("--vary", "groups[0].consumers=1,2", "--vary", "topics[0].partitions=2,4
 @pytest.fixture
 def tiny(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.toml"
-    path.write_text(TINY.replace("WORK", SERVICE))
+    path.write_text(TINY)
     return path
 
 
@@ -132,7 +113,7 @@ def test_what_is_typed_wrong_is_said_before_anything_starts(
 
 def test_handlers_come_along_and_what_changes_in_them_is_run_again(tmp_path, spark):
     path = tmp_path / "handled.toml"
-    path.write_text(TINY.replace("WORK", 'handler = "sweep_handler:handle"'))
+    path.write_text(TINY.replace(SERVICE, 'handler = "sweep_handler:handle"'))
     module = tmp_path / "sweep_handler.py"
     arguments = ("sweep", path, "--seeds", 2, "--out", tmp_path / "out", "--json")
     reused = []

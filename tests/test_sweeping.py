@@ -8,6 +8,7 @@ import attrs
 import pytest
 from click.testing import CliRunner
 from plotly.offline import get_plotlyjs
+from swept import TINY
 
 import wavetank as wt
 from wavetank import cli
@@ -15,26 +16,6 @@ from wavetank.analytics.answers import Answers
 from wavetank.sweeping import run_plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "scenarios"
-TINY = """
-name = "tiny"
-seed = 4
-duration = "3s"
-cluster = { settings = { group_initial_rebalance_delay_ms = 200 } }
-topics = [{ name = "orders", partitions = 4 }]
-objectives = [{ max_lag = "1100ms" }]
-
-[[producers]]
-name = "shop"
-topic = "orders"
-arrivals = { kind = "poisson", rate = 200 }
-partitioner = "random"
-
-[[groups]]
-name = "billing"
-topics = ["orders"]
-service = { kind = "exponential", per_record = "8ms" }
-settings = { auto_commit_interval_ms = 200, max_poll_records = 20 }
-"""
 CONSUMERS = "groups[0].consumers"
 VARY = {CONSUMERS: [1, 2, 4], "topics[0].partitions": [2, 4]}
 
@@ -42,7 +23,7 @@ VARY = {CONSUMERS: [1, 2, 4], "topics[0].partitions": [2, 4]}
 @pytest.fixture(scope="module")
 def scenario(tmp_path_factory: pytest.TempPathFactory) -> wt.Scenario:
     path = tmp_path_factory.mktemp("tiny") / "tiny.toml"
-    path.write_text(TINY)
+    path.write_text(f"seed = 4{TINY}")
     return wt.load_scenario(path)
 
 

@@ -59,14 +59,19 @@ def reset(time_us: int, base: int, **cells: Any) -> Event:
     )  # fmt: skip
 
 
-def table_of(events: Iterable[Event]) -> pa.Table:
-    """The events as they would be in a file, numbered in their order."""
+def batch_of(events: Iterable[Event]) -> pa.RecordBatch:
+    """The events as a run makes them, numbered in their order."""
     cells: list[Any] = []
     rows = 0
     for rows, each in enumerate(events, 1):  # noqa: B007
         for name, value in list(attrs.asdict(each).items())[1:]:
             cells.append(NULL_INT if value is None and name in INT_COLUMNS else value)
-    return pa.Table.from_batches([encode_rows(cells, rows, 0)])
+    return encode_rows(cells, rows, 0)
+
+
+def table_of(events: Iterable[Event]) -> pa.Table:
+    """The events as they would be in a file."""
+    return pa.Table.from_batches([batch_of(events)])
 
 
 def frame(spark: Any, *logs: pa.Table) -> Any:

@@ -4,19 +4,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
 import figures
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import run
+from tiny import about, acked, appended, assigned, batch_of, committed, event
 
 import wavetank as wt
+from runs import run
 from wavetank.model.arrears import Reader
 from wavetank.model.counters import Counters
-from wavetank.model.events import INT_COLUMNS, NULL_INT, Event, encode_rows
+from wavetank.model.events import Event
 from wavetank.model.series import Spread
 from wavetank.model.summary import GroupSummary, Summary, latency
 
@@ -27,41 +26,8 @@ MS = 1_000
 # Tiny logs
 
 
-def event(time_us: int, kind: str, **cells: Any) -> Event:
-    place = {"topic": "orders", "partition": 0} if "topic" not in cells else {}
-    return Event(0, time_us, kind, **{**place, **cells})
-
-
-def appended(time_us: int, base: int, count: int, **cells: Any) -> Event:
-    return event(
-        time_us, "appended", base_offset=base, count=count, bytes=100 * count,
-        append_time_us=time_us, **cells,
-    )  # fmt: skip
-
-
-def about(kind: str, time_us: int, base: int, count: int, since_us: int, **cells: Any) -> Event:
-    """Something that happened to records of a group."""
-    return event(
-        time_us, kind, base_offset=base, count=count, bytes=100 * count, append_time_us=since_us,
-        **{"group": "readers", "member": "a", **cells},
-    )  # fmt: skip
-
-
-def committed(time_us: int, base: int, count: int, since_us: int, **cells: Any) -> Event:
-    return about("acknowledged", time_us, base, count, since_us, epoch=1, **cells)
-
-
-def acked(time_us: int, base: int, count: int, since_us: int, **cells: Any) -> Event:
-    return about("acknowledged", time_us, base, count, since_us, **cells)
-
-
 def delivered(time_us: int, base: int, count: int, since_us: int = 0, **cells: Any) -> Event:
     return about("delivered", time_us, base, count, since_us, **cells)
-
-
-def assigned(time_us: int, base: int = 0, **cells: Any) -> Event:
-    known = {"group": "readers", "member": "a", "node": "a", "base_offset": base}
-    return event(time_us, "assigned", **{**known, **cells})
 
 
 def revoked(time_us: int, **cells: Any) -> Event:
@@ -70,15 +36,6 @@ def revoked(time_us: int, **cells: Any) -> Event:
 
 def of_group(time_us: int, kind: str, **cells: Any) -> Event:
     return Event(0, time_us, kind, group="readers", **cells)
-
-
-def batch_of(events: Iterable[Event]) -> pa.RecordBatch:
-    cells: list[Any] = []
-    rows = 0
-    for rows, each in enumerate(events, 1):  # noqa: B007
-        for name, value in list(attrs.asdict(each).items())[1:]:
-            cells.append(NULL_INT if value is None and name in INT_COLUMNS else value)
-    return encode_rows(cells, rows, 0)
 
 
 def summary_of(events: list[Event], now_us: int, **options: Any) -> Summary:
