@@ -263,12 +263,13 @@ class _Step:
 
     def since_us(self, progress: Progress) -> Column:
         """In which window records were appended, as far as that is still told apart."""
-        return F.greatest("since_us", F.lit(progress.owed_us - self.fold.width_us))
+        told_us = F.greatest("since_us", F.lit(progress.owed_us - self.fold.width_us))
+        return F.when(F.col("since_us").isNotNull(), told_us)
 
     def folded(self, parts: DataFrame, now: Progress) -> pa.Table:
         """The parts from which to go on: what is final or owed by nobody is one window."""
         # What was appended is kept by the window in which it may be asked for.
-        floor_us = F.when(F.col("group") == "", now.owed_us).otherwise(now.final_us)
+        floor_us = F.when(F.col("first").isNotNull(), now.owed_us).otherwise(now.final_us)
         window_us = F.greatest("window_us", floor_us - self.fold.width_us)
         folded = parts.withColumn("window_us", window_us).withColumn("since_us", self.since_us(now))
         return merged(folded).toArrow()

@@ -26,6 +26,8 @@ JAVA_NEEDED: Final = 17
 _HERE: Final = Path(__file__).absolute()  # relative where the package was sent as a zip
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _BRIEF_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_LONG_JAVA: Final = "-XX:+UseParallelGC"  # one that works beside ours takes a core of few
+_LONG_MEMORY: Final = "2g"
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -72,8 +74,10 @@ def session(master: str | None = None, *, brief: bool = False) -> SparkSession:
     builder = SparkSession.builder.appName("wavetank").master(chosen)
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
-    if brief:
-        builder = builder.config(_JAVA_OPTIONS, f"{_SETTINGS[_JAVA_OPTIONS]} {_BRIEF_JAVA}")
+    java = _BRIEF_JAVA if brief else _LONG_JAVA
+    builder = builder.config(_JAVA_OPTIONS, f"{_SETTINGS[_JAVA_OPTIONS]} {java}")
+    if not brief:
+        builder = builder.config("spark.driver.memory", _LONG_MEMORY)
     try:
         return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:

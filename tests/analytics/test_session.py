@@ -12,6 +12,8 @@ from wavetank import analytics
 from wavetank.analytics.session import require_java
 from wavetank.model.errors import WavetankError
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 
 def fake_java(folder: Path, version: str) -> None:
     folder.mkdir(parents=True)
@@ -88,26 +90,36 @@ def test_spark_connect_without_its_packages_says_what_to_install(
         analytics.session("sc://here" if how == "master" else None)
 
 
-def test_only_a_brief_session_keeps_java_from_making_itself_fast(
-    spark: Any, tmp_path: Path
-) -> None:
-    option = "spark.driver.extraJavaOptions"
-    assert "-XX:TieredStopAtLevel=1" in spark.conf.get(option)  # that of the tests is brief
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A session in a program of its own, where SPARK_REMOTE is set: its folder, what it prints."""
+    folder = tmp_path_factory.mktemp("elsewhere")
     program = (
-        "from wavetank import analytics as a; "
-        f"print('Tiered' in a.session('local[1]').conf.get('{option}'))"
+        "from wavetank import analytics as a; spark = a.session('local[1]'); "
+        f"print(spark.conf.get('{JAVA_OPTIONS}')); print(spark.conf.get('spark.driver.memory')); "
+        "print(spark.range(3).count())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=100
-    )
-    assert done.stdout == "False\n", done.stderr
-
-
-def test_a_master_wins_over_spark_remote_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    program = "from wavetank import analytics as a; print(a.session('local[1]').range(3).count())"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True,
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True,
         timeout=100, env=os.environ | {"SPARK_REMOTE": "sc://nowhere"},
     )  # fmt: skip
-    assert done.stdout == "3\n", done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout.splitlines()
+
+
+def test_only_a_brief_session_keeps_java_from_making_itself_fast(
+    spark: Any, elsewhere: tuple[Path, list[str]]
+) -> None:
+    assert "-XX:TieredStopAtLevel=1" in spark.conf.get(JAVA_OPTIONS)  # that of the tests is brief
+    _, (options, memory, _) = elsewhere
+    assert "Tiered" not in options
+    assert "UseParallelGC" in options
+    assert memory == "2g"
+
+
+def test_a_master_wins_over_spark_remote_and_leaves_nothing_behind(
+    elsewhere: tuple[Path, list[str]],
+) -> None:
+    folder, (*_, counted) = elsewhere
+    assert counted == "3"
+    assert list(folder.iterdir()) == []
