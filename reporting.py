@@ -6,6 +6,7 @@ Spark is loaded only when somebody asks for a report.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,9 +90,13 @@ def report(
 
     # What is no run is said before Spark is started.
     events = sum(look(directory).events for directory in directories)
-    subjects = [Subject(Path(each), _objectives(each)) for each in directories]
-    progress(Step("starting Spark", 0, 0))
-    spark = session(master, brief=events < MANY_EVENTS)
+    with ThreadPoolExecutor(1) as pool:
+        judged = pool.submit(
+            lambda: [Subject(Path(each), _objectives(each)) for each in directories]
+        )
+        progress(Step("starting Spark", 0, 0))
+        spark = session(master, brief=events < MANY_EVENTS)
+        subjects = judged.result()
     return Report(tuple(analyse(spark, subjects, progress)))
 
 

@@ -20,7 +20,7 @@ from .clocks import drift
 from .events import look, read, telling
 from .flows import flow, inboxes
 from .lag import lag
-from .latency import latency
+from .latency import latency_merged, latency_of, latency_parts
 from .monitors import BURROW_LOOKS, EXPORTER_LOOKS, PLACE, burrow, lag_exporter, monitor_errors
 from .ownership import outages, ownership
 from .rebalances import rebalances
@@ -29,6 +29,9 @@ from .throughput import throughput
 from .troubles import duplicates, losses, redeliveries
 
 Row: TypeAlias = dict[str, Any]
+Measure: TypeAlias = tuple[str, str, Callable[[], DataFrame]]
+"""Under which name, what to say meanwhile, and how."""
+Chain: TypeAlias = list[Measure]
 
 POINTS: Final = 300
 """A line of a chart has at most so many."""
@@ -122,19 +125,19 @@ def analyse(
     they are planned.
     """
     runs = [_Run(spark, subject) for subject in subjects]
+    chains = [(run, chain) for run in runs for chain in run.chains()]
+    numbers = count(1)
+
+    def work_out(run: _Run, chain: Chain) -> None:
+        for name, text, measure in chain:  # which may grow by what it finds out
+            total = sum(len(each) for _, each in chains)
+            progress(Step(run.about(text), next(numbers), total))
+            run.tables[name] = measure().toArrow()
+            if name == "happenings":
+                chain += run.of_kinds()
+
     with telling([subject.directory for subject in subjects]), ThreadPoolExecutor(2) as pool:
-        for run in runs:
-            progress(Step(run.about("reading events"), 0, 0))
-            run.tables["happenings"] = census(run.events).toArrow()
-        chains = [chain for run in runs for chain in run.chains()]
-        numbers, total = count(1), sum(len(chain) for chain in chains)
-
-        def work_out(chain: Chain) -> None:
-            for run, name, text, measure in chain:
-                progress(Step(run.about(text), next(numbers), total))
-                run.tables[name] = measure().toArrow()
-
-        for done in [pool.submit(work_out, chain) for chain in chains]:
+        for done in [pool.submit(work_out, *chain) for chain in chains]:
             done.result()
     return [run.analysis() for run in runs]
 
@@ -156,25 +159,24 @@ class _Run:
     def about(self, text: str) -> str:
         return f"{self.subject.directory}: {text}"
 
-    def chains(self) -> list["Chain"]:
+    def chains(self) -> list[Chain]:
         """What is worked out, one after the other in each chain; of no events nothing."""
-        if not self.found.events:
-            return []
-        return [[(self, *step) for step in steps] for steps in (self.about_lag(), self.others())]
+        return [list(self.others()), list(self.about_lag())] if self.found.events else []
 
-    def about_lag(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
-        """What goes by lag: under which name, what to say meanwhile, and how."""
+    def about_lag(self) -> Iterable[Measure]:
+        """What goes by lag."""
         yield "lag", "lag", self.lag
         yield "rebalances", "rebalances", self.rebalances
         yield "exporter", "what a lag exporter shows", self.exporter
         yield "exporter_errors", "how wrong that is", self.exporter_errors
 
-    def others(self) -> Iterable[tuple[str, str, Callable[[], DataFrame]]]:
-        """Everything else."""
+    def others(self) -> Iterable[Measure]:
+        """What every run has."""
+        yield "happenings", "reading events", lambda: census(self.events)
         yield "faults", "faults", lambda: faults(self.events)
         yield "throughput", "throughput", self.throughput
-        yield "latency", "latency", lambda: latency(self.events)
         yield "latency_over_time", "latency over time", self.latency_over_time
+        yield "latency", "latency", self.latency
         yield "ownership", "owners of partitions", lambda: ownership(self.events)
         yield "outages", "partitions without an owner", lambda: outages(self.events)
         for over in ("partition", "member"):
@@ -182,6 +184,9 @@ class _Run:
         yield "redeliveries", "redeliveries", lambda: redeliveries(self.events)
         yield "losses", "losses", lambda: losses(self.events)
         yield "burrow", "what Burrow says", self.burrow
+
+    def of_kinds(self) -> Iterable[Measure]:
+        """What only some runs have, as the kinds of their events tell."""
         kinds_seen = set(self.tables["happenings"]["kind"].to_pylist())
         if kinds.KEY_COUNTED in kinds_seen:
             yield "hot_keys", "hot keys", lambda: hot_keys(self.events).limit(MAX_KEYS)
@@ -202,18 +207,18 @@ class _Run:
     @property
     def duration_us(self) -> int:
         """How long the run took; of one going on, up to the last event."""
-        return self.info.virtual_us or self.last_us
-
-    @property
-    def last_us(self) -> int:
-        """When the last event happened."""
-        return max(self.tables["happenings"]["last_us"].to_pylist(), default=0)
+        return self.info.virtual_us or self.found.last_us
 
     def throughput(self) -> DataFrame:
         return throughput(self.events, _seconds(self.window_us), ("topic", "group"))
 
     def latency_over_time(self) -> DataFrame:
-        return latency(self.events, window=_seconds(self.window_us))
+        self.taken = self.keep(latency_parts(self.events, window=_seconds(self.window_us)))
+        return latency_of(self.taken)
+
+    def latency(self) -> DataFrame:
+        """Of the whole run, from what was counted by window."""
+        return latency_of(latency_merged(self.taken.drop("window_us")))
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """Have Spark remember what is used several times, until all is worked out."""
@@ -274,7 +279,7 @@ class _Run:
         end_us = self.duration_us
         over_us = F.greatest(F.col("time_us") - F.lit(end_us), F.lit(0))
         age_us = F.greatest(F.col("age_us") - over_us, F.lit(0))
-        if self.last_us >= end_us:
+        if self.found.last_us >= end_us:
             looks = looks.where(F.col("time_us") != F.lit(end_us))
         return looks.withColumn("age_us", age_us).withColumn("time_us", F.col("time_us") - over_us)
 
@@ -331,9 +336,6 @@ class _Run:
             yield "There are no events: nothing can be said about this run."
 
 
-Chain: TypeAlias = list[tuple[_Run, str, str, Callable[[], DataFrame]]]
-
-
 def window_for(duration_us: int) -> int:
     """The narrowest window of which at most POINTS make up a run; for long ones, whole days."""
     for width_us in WIDTHS_US:
@@ -354,10 +356,10 @@ def looks_us(every: int, window_us: int) -> int:
 
 
 def census(events: DataFrame) -> DataFrame:
-    """What happened to which group, how often, and when last: kind, group, events, last_us."""
+    """What happened to which group, and how often: kind, group, events."""
     return (
         events.groupBy("kind", "group")
-        .agg(F.count(F.lit(1)).alias("events"), F.max("time_us").alias("last_us"))
+        .agg(F.count(F.lit(1)).alias("events"))
         .orderBy("kind", "group")
     )
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -47,6 +48,8 @@ class Segments:
     paths: tuple[Path, ...]
     events: int
     """How many they hold."""
+    last_us: int
+    """When the last of them happened."""
 
 
 def load(spark: SparkSession, directory: Path | str) -> DataFrame:
@@ -62,7 +65,10 @@ def look(directory: Path | str) -> Segments:
     """Find the segments of a run, and see that each is whole and of a schema that we know."""
     read_info(directory)
     paths = tuple(segment_paths(directory))
-    return Segments(paths, sum(_check(path) for path in paths))
+    checked = [_check(path) for path in paths]
+    return Segments(
+        paths, sum(events for events, _ in checked), max((us for _, us in checked), default=0)
+    )
 
 
 def read(spark: SparkSession, found: Segments) -> DataFrame:
@@ -95,11 +101,11 @@ def telling(directories: Iterable[Path | str]) -> Iterator[None]:
         raise SparkFailedError(f"Spark failed: {said}") from error
 
 
-def _check(path: Path) -> int:
-    """See that a segment is whole; how many events it has."""
+def _check(path: Path) -> tuple[int, int]:
+    """See that a segment is whole; how many events it has, and when the last one happened."""
     try:
         with pq.ParquetFile(path) as file:
-            schema, events = file.schema_arrow, file.metadata.num_rows
+            schema, metadata = file.schema_arrow, file.metadata
     except (OSError, ValueError, pa.ArrowException) as error:
         why = str(error).splitlines()[0].strip()
         raise UnreadableRunError(
@@ -120,7 +126,22 @@ def _check(path: Path) -> int:
             )
     if "time_us" not in schema.names or "kind" not in schema.names:
         raise UnreadableRunError(f"{path} is not a segment of events: it has no time_us or no kind")
-    return int(events)
+    return metadata.num_rows, _last_us(path)
+
+
+def _last_us(path: Path) -> int:
+    """When the last event of a segment happened, for which its end is enough if it says so."""
+    with pq.ParquetFile(path) as file:
+        place = file.schema_arrow.names.index("time_us")
+        last = 0
+        for number in range(file.metadata.num_row_groups):
+            told = file.metadata.row_group(number).column(place).statistics
+            if told is None or not told.has_min_max:
+                told = pc.min_max(file.read_row_group(number, ["time_us"])["time_us"])
+                last = max(last, told["max"].as_py() or 0)
+            else:
+                last = max(last, told.max)
+    return last
 
 
 def _plain(field: pa.Field) -> pa.DataType:

@@ -40,9 +40,6 @@ def latency_parts(
     """Count records in buckets of time, whose ends are 2 % apart, as model/series.py has them.
 
     Columns: those that `latency` goes by, then bucket, records, sum_us, max_us.
-
-    Rows of parts of a log merge: those of equal keys and bucket are one row with the sums of
-    records and sum_us, and the larger max_us.
     """
     keys: list[Column] = [F.col("kind").alias("stage"), *map(F.col, columns(by))]
     if window is not None:
@@ -57,6 +54,16 @@ def latency_parts(
             F.sum(F.col("count") * took_us).alias("sum_us"),
             F.max(took_us).alias("max_us"),
         )
+    )
+
+
+def latency_merged(parts: DataFrame) -> DataFrame:
+    """Make one row of all that have the same keys and bucket: of parts of a log, or of windows."""
+    keys = [name for name in parts.columns if name not in _FIGURES]
+    return parts.groupBy(*keys, "bucket").agg(
+        F.sum("records").alias("records"),
+        F.sum("sum_us").alias("sum_us"),
+        F.max("max_us").alias("max_us"),
     )
 
 

@@ -87,6 +87,10 @@ def burrow(events: DataFrame, every: Duration = BURROW_LOOKS, offsets: int = 10)
     commits = (
         _commits(events)
         .withColumn("look_us", start_us(width, "commit_us"))
+        # Only the last ones before a look are seen by it.
+        .withColumn("later_us", F.lead("look_us", offsets + 1).over(in_order))
+        .where("later_us is null or later_us > look_us")
+        .drop("later_us")
         .join(known, [*TOPIC, "look_us"], "left")
         .withColumn("lag", F.expr("greatest(0, coalesce(known, 0) - committed)"))
         .withColumns({
@@ -147,7 +151,7 @@ def lag_exporter(
         .select(*TOPIC, "time_us", "end", F.concat("kept", F.array(point)).alias("points"))
     )
     return (
-        _looks(_commits(events), events, width)
+        _looks(_last_commits(events, width), events, width)
         .join(tables, [*TOPIC, "time_us"])
         .withColumn("segment", F.expr(SEGMENT))
         .withColumn("left", F.expr("points[coalesce(segment - 1, 0)]"))
@@ -188,10 +192,30 @@ def monitor_errors(shown: DataFrame, exact: DataFrame) -> DataFrame:
 def _commits(events: DataFrame) -> DataFrame:
     """Each commit: group, topic, partition, commit_us, committed."""
     return (
-        events.where((F.col("kind") == kinds.ACKNOWLEDGED) & F.col("epoch").isNotNull())
+        _committing(events)
         .groupBy(*PLACE, F.col("time_us").alias("commit_us"))
-        .agg(F.max(F.col("base_offset") + F.col("count")).alias("committed"))
+        .agg(F.max("end").alias("committed"))
     )
+
+
+def _last_commits(events: DataFrame, width: int) -> DataFrame:
+    """The last commit before each look, where there is one since the look before.
+
+    Columns as `_commits` has them; without a row, or a place in an order, for each of the others.
+    """
+    return (
+        _committing(events)
+        .groupBy(*PLACE, start_us(width).alias("look_us"))
+        .agg(F.max("time_us").alias("commit_us"), F.max_by("end", "sequence").alias("committed"))
+        .drop("look_us")
+    )
+
+
+def _committing(events: DataFrame) -> DataFrame:
+    """The events that tell of commits, each with the position (`end`) that it moves to."""
+    end = F.col("base_offset") + F.col("count")
+    commits = (F.col("kind") == kinds.ACKNOWLEDGED) & F.col("epoch").isNotNull()
+    return events.where(commits).withColumn("end", end)
 
 
 def _ends(events: DataFrame, width: int) -> DataFrame:

@@ -25,7 +25,9 @@ JAVA_NEEDED: Final = 17
 
 _HERE: Final = Path(__file__).absolute()  # relative where the package was sent as a zip
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_BRIEF_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_BRIEF_JAVA: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn256m -XX:MetaspaceSize=256m"  # few pauses
+)
 _LONG_JAVA: Final = "-XX:+UseParallelGC"  # one that works beside ours takes a core of few
 _LONG_MEMORY: Final = "2g"
 _SETTINGS: Final = {

@@ -21,32 +21,44 @@ def redeliveries(events: DataFrame) -> DataFrame:
     """
     place = ["group", "topic", "partition"]
     kind = F.col("kind")
-    about = events.where(
-        kind.isin(kinds.DELIVERED, kinds.OFFSET_RESET)
-        | ((kind == kinds.ACKNOWLEDGED) & F.col("epoch").isNotNull())
-    ).where("group is not null and topic is not null and partition is not null")
     deleted = (
         events.where(kind == kinds.TOPIC_DELETED)
         .groupBy("topic")
         .agg(F.collect_list("sequence").alias("deleted"))
     )
     gone = F.filter("deleted", lambda at: at < F.col("sequence"))
-    commits = kind != kinds.DELIVERED
-    lives = Window.partitionBy(*place, "era")
-    before = lives.orderBy("sequence").rowsBetween(Window.unboundedPreceding, -1)
-    end = F.when(~commits, F.col("base_offset") + F.col("count"))
+    eras = (
+        events.where("group is not null and topic is not null and partition is not null")
+        .join(F.broadcast(deleted), "topic", "left")
+        .withColumn("era", F.when(F.col("deleted").isNull(), 0).otherwise(F.size(gone)))
+    )
+    of_commits = (kind == kinds.OFFSET_RESET) | (
+        (kind == kinds.ACKNOWLEDGED) & F.col("epoch").isNotNull()
+    )
+    commits = (
+        eras.where(of_commits).select(*place, "era").distinct().withColumn("commits", F.lit(1))
+    )
+    before = (
+        Window.partitionBy(*place, "era")
+        .orderBy("sequence")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
     again = F.expr("least(count, greatest(0, coalesce(top, 0) - base_offset))")
     retried = F.when(F.col("detail").isNotNull(), F.col("count")).otherwise(0)
     return (
-        about.join(F.broadcast(deleted), "topic", "left")
-        .withColumn("era", F.when(F.col("deleted").isNull(), 0).otherwise(F.size(gone)))
-        .withColumn("top", F.max(end).over(before))
-        .withColumn("commits", F.max(commits).over(lives))
-        .where(kind == kinds.DELIVERED)
-        .groupBy(*place)
+        eras.where(kind == kinds.DELIVERED)
+        .withColumn("top", F.max(F.col("base_offset") + F.col("count")).over(before))
+        .groupBy(*place, "era")
         .agg(
             F.sum("count").alias("delivered"),
-            F.sum(F.when(F.col("commits"), again).otherwise(retried)).alias("redelivered"),
+            F.sum(again).alias("again"),
+            F.sum(retried).alias("retried"),
+        )
+        .join(commits, [*place, "era"], "left")
+        .groupBy(*place)
+        .agg(
+            F.sum("delivered").alias("delivered"),
+            F.sum(F.expr("if(commits is null, retried, again)")).alias("redelivered"),
         )
         .withColumn("share", F.col("redelivered") / F.col("delivered"))
         .orderBy(*place)

@@ -376,7 +376,7 @@ def run() -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="wavetank-bench-") as folder:
         rows = write_log(Path(folder, "run"))
         for name, job in jobs(Path(folder, "run"), rows):
-            rates = best_rates(job, rounds=4)
+            rates = best_rates(job, rounds=6)
             ours, what = rates["spark"], f"{name} of {rows / 1e6:.0f} million events"
             duck = ("DuckDB", rates["duckdb"], "rows/s")
             figures += [

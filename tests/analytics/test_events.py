@@ -85,6 +85,15 @@ def test_a_run_without_events_is_an_empty_frame_of_the_same_columns(spark: Any, 
     assert frame.union(nothing).collect() == []
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_when_the_last_event_happened_is_seen_without_spark(run: Path, told: bool) -> None:
+    table = read_events(run)
+    pq.write_table(table, segment_path(run, 1), row_group_size=7, write_statistics=told)
+    found = look(run)
+    assert found.last_us == max(table["time_us"].to_pylist()) > 0
+    assert found.events == table.num_rows
+
+
 def test_a_run_going_on_is_read_as_far_as_it_has_come(spark: Any, run: Path) -> None:
     change_info(run, state="running", digest=None, events=0)
     before = analytics.load(spark, run)
