@@ -44,7 +44,7 @@ WIDTHS_US: Final = tuple(
 )  # fmt: skip
 MAX_FLOWS: Final = 200
 MAX_KEYS: Final = 200
-FINER: Final = 30
+FINER: Final = 15
 """So many times within a window lag is looked at, of which the window shows the worst."""
 
 
@@ -233,10 +233,14 @@ class _Run:
         """
         every = _seconds(fine_us(self.window_us))
         self.fine = self.keep(self.until_the_end(lag(self.events, every, self.broadcast)))
+        self.summed = self.keep(
+            self.fine.groupBy("time_us", "group", "reader").agg(
+                F.sum("records").alias("records"), F.max("age_us").alias("age_us")
+            )
+        )
         end_us = F.ceil(F.col("at_us") / F.lit(self.window_us)) * F.lit(self.window_us)
         return (
-            self.fine.groupBy(F.col("time_us").alias("at_us"), "group", "reader")
-            .agg(F.sum("records").alias("records"), F.max("age_us").alias("age_us"))
+            self.summed.withColumnRenamed("time_us", "at_us")
             .groupBy(end_us.cast("long").alias("time_us"), "group", "reader")
             .agg(
                 F.max("records").alias("records"),
@@ -255,7 +259,12 @@ class _Run:
         """
         every_us = looks_us(EXPORTER_LOOKS, self.window_us)
         self.shown = self.keep(self.while_it_ran(lag_exporter(self.events, _seconds(every_us))))
-        exact = self.fine.where("reader = group").withColumnRenamed("age_us", "exact_us")
+        self.exact = self.keep(
+            self.fine.where(
+                (F.col("reader") == F.col("group")) & (F.col("time_us") % every_us == 0)
+            )
+        )
+        exact = self.exact.withColumnRenamed("age_us", "exact_us")
         return (
             self.shown.join(exact.drop("records"), ["time_us", *PLACE], "left")
             .groupBy("time_us", "group")
@@ -268,7 +277,7 @@ class _Run:
         )
 
     def exporter_errors(self) -> DataFrame:
-        return monitor_errors(self.shown, self.fine)
+        return monitor_errors(self.shown, self.exact)
 
     def until_the_end(self, looks: DataFrame) -> DataFrame:
         """Let the last look be at the end of the run, whenever its window ends.
@@ -311,7 +320,7 @@ class _Run:
         )
 
     def rebalances(self) -> DataFrame:
-        return rebalances(self.events, self.fine)
+        return rebalances(self.events, self.summed)
 
     def analysis(self) -> Analysis:
         for frame in self.kept:

@@ -65,8 +65,8 @@ def rebalances(events: DataFrame, lag: DataFrame | None = None) -> DataFrame:
 def with_lag(rounds: DataFrame, lag: DataFrame) -> DataFrame:
     """Add to rebalances what became of the lag, seen where `lag` was taken.
 
-    `lag` has the columns time_us, group, reader, topic, partition, records. A group's lag is the
-    sum over partitions; of a broadcast, that of the subscriber furthest behind.
+    `lag` has the columns time_us, group, reader, records, for each partition or for all together. A
+    group's lag is the sum over partitions; of a broadcast, that of the subscriber furthest behind.
 
     - lag_before: the last at or before the start, 0 if there is none
     - caught_up_us: from the completion to the first time at which it is not above lag_before

@@ -9,7 +9,7 @@ import attrs
 
 from ..model.ownership import consumer_of
 from . import wording
-from .analysis import Analysis, Row
+from .analysis import Analysis, Row, fine_us
 from .charts import MAX_LINES, Chart, Figure, View, colours, layout, line, safe, window
 from .wording import GREY, Clock, colour
 
@@ -75,9 +75,10 @@ def lag(analysis: Analysis) -> Chart | None:
         "lag",
         "Lag, and what happened meanwhile",
         "In records: appended and not yet done with. In seconds: since the append of the oldest of "
-        f"them, exact. The worst of each {window(analysis)}. On top, faults and the rebalances of "
-        "each group, numbered as in the tables (2+: from the second on); below, they are dotted "
-        "lines and bands.",
+        f"them, exact. The worst of each {window(analysis)}, looked at every "
+        f"{wording.time(fine_us(analysis.window_us))}. On top, faults and the rebalances of each "
+        "group, numbered as in the tables (2+: from the second on); below, they are dotted lines "
+        "and bands.",
         (View("lag", {"data": data, "layout": made}),),
     )
 
