@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from . import analytics
+from .analytics.windows import width_us
 from .model.durations import SECOND_US, Duration
 from .model.rundir import read_info
 from .terminal import PIPED_WIDTH, duration, sparkline
@@ -52,6 +53,7 @@ def follow(
 ) -> bool:
     """Show a run until it is over; whether it ever was."""
     read_info(directory)  # before Spark is started, which takes a while
+    width_us(window)
     spark = analytics.session(master, brief=True)
     watch = analytics.stream(spark, directory, window, checkpoint, parquet)
     again = f"wavetank watch {directory}" + (f" --checkpoint {checkpoint}" if checkpoint else "")

@@ -78,6 +78,7 @@ def session(master: str | None = None, *, brief: bool = False) -> SparkSession:
         builder = builder.config(name, value)
     java = _BRIEF_JAVA if brief else _LONG_JAVA
     builder = builder.config(_JAVA_OPTIONS, f"{_SETTINGS[_JAVA_OPTIONS]} {java}")
+    builder = builder.config("spark.executor.extraJavaOptions", java)
     if not brief:
         builder = builder.config("spark.driver.memory", _LONG_MEMORY)
     try:

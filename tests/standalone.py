@@ -57,7 +57,10 @@ def _start(started: list[subprocess.Popen[str]], what: str, *options: str) -> su
     process = subprocess.Popen(
         [str(HOME / "bin/spark-class"), f"org.apache.spark.deploy.{what}",
          "--host", ADDRESS, "--webui-port", "0", *options],
-        env=os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": ADDRESS},
+        env=os.environ | {
+            "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": ADDRESS,
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip

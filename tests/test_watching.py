@@ -40,6 +40,15 @@ def begun(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def test_a_window_of_no_width_is_refused_before_spark_is_started(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analytics, "session", lambda *_, **__: pytest.fail("it was started"))
+    result = watch(begun, "--window", "0s")
+    assert result.exit_code == 2
+    assert "window = '0s': expected more than zero" in result.stderr
+
+
 @pytest.mark.timeout(400)
 def test_a_live_run_of_another_process_is_followed_to_its_end(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runs import run
 from tiny import about, acked, appended, assigned, batch_of, committed, event
 
 import wavetank as wt
-from runs import run
 from wavetank.model.arrears import Reader
 from wavetank.model.counters import Counters
 from wavetank.model.events import Event
