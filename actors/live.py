@@ -154,12 +154,17 @@ class LiveHost(Host, pykka.ThreadingActor):
         self.bury(item[1], item[2])
 
     def bury_rest(self) -> None:
-        """Account for what is left in the queue of an actor that has ended."""
+        """Account for what is left in the queue of an actor that has ended.
+
+        Whoever does so may have taken away what was to wake the actor's thread.
+        """
         while True:
             try:
                 self.bury_item(self.queue.get_nowait())
             except Empty:
-                return
+                break
+        if self.thread.is_alive():
+            self.queue.put((self, Start(), self.ref, 0))
 
     @staticmethod
     def _create_future() -> LiveFuture:

@@ -33,6 +33,20 @@ def test_a_crash_takes_all_actors_of_a_node_and_only_these(system: Any, settle: 
     assert not system.events.of("closed"), "a crashed actor has no time for an orderly end"
 
 
+def test_the_threads_of_a_crashed_node_end_also_if_its_actors_are_told_something_then(
+    settle: Any,
+) -> None:
+    with wt.LiveSystem() as system:
+        refs = [system.spawn(Notebook, f"a{number}", node="n") for number in range(50)]
+        settle(system)
+        system.crash("n")
+        for ref in refs:
+            ref.tell(Note("lost"))
+        threads = [ref.host.thread for ref in refs]
+        system.run_until(lambda: not any(map(threading.Thread.is_alive, threads)), timeout=10)
+        assert details(system, "undeliverable") == ["Note from outside"] * 50
+
+
 def test_a_crashed_node_loses_what_is_in_its_inboxes_and_on_its_timers(simulated: Any) -> None:
     class Clock(Notebook):
         def started(self) -> None:
