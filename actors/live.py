@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 import time
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -154,16 +155,11 @@ class LiveHost(Host, pykka.ThreadingActor):
         self.bury(item[1], item[2])
 
     def bury_rest(self) -> None:
-        """Account for what is left in the queue of an actor that has ended.
-
-        Whoever does so may have taken away what was to wake the actor's thread.
-        """
-        while True:
-            try:
+        """Account for what is left in the queue of an actor that has ended."""
+        with suppress(Empty):
+            while True:
                 self.bury_item(self.queue.get_nowait())
-            except Empty:
-                break
-        if self.thread.is_alive():
+        if self.thread.is_alive():  # what was to wake it may have been taken away here
             self.queue.put((self, Start(), self.ref, 0))
 
     @staticmethod
