@@ -210,15 +210,18 @@ class _Run:
         return self.info.virtual_us or self.found.last_us
 
     def throughput(self) -> DataFrame:
-        return throughput(self.events, _seconds(self.window_us), ("topic", "group"))
+        by = ("topic", "group")
+        passed = throughput(self.events, _seconds(self.window_us), by)
+        return passed.orderBy("window_us", "kind", *by)
 
     def latency_over_time(self) -> DataFrame:
         self.taken = self.keep(latency_parts(self.events, window=_seconds(self.window_us)))
-        return latency_of(self.taken)
+        return latency_of(self.taken).orderBy("window_us", "stage", "group")
 
     def latency(self) -> DataFrame:
         """Of the whole run, from what was counted by window."""
-        return latency_of(latency_merged(self.taken.drop("window_us")))
+        whole = latency_merged(self.taken.drop("window_us"))
+        return latency_of(whole).orderBy("stage", "group")
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """Have Spark remember what is used several times, until all is worked out."""

@@ -135,6 +135,18 @@ def test_the_lag_at_the_end_is_that_of_the_end(run: wt.Run, one: Report) -> None
     assert figure(made_up, "billing: lag at the end, time") == 150_000
 
 
+def test_rows_come_in_an_order_that_no_setting_of_spark_changes(one: Report) -> None:
+    [analysis] = one.analyses
+    for name, keys in {
+        "throughput": ("window_us", "kind", "topic", "group"),
+        "latency_over_time": ("window_us", "stage", "group"),
+        "latency": ("stage", "group"),
+    }.items():
+        rows = analysis.rows(name)
+        order = [tuple("" if row[key] is None else row[key] for key in keys) for row in rows]
+        assert order == sorted(order), name
+
+
 def test_monitors_are_compared_with_the_truth_at_the_instants_at_which_they_look(
     one: Report,
 ) -> None:
