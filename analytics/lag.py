@@ -237,7 +237,8 @@ def _never_done(asked: DataFrame, moves: DataFrame) -> DataFrame:
     """Look up when the oldest record was appended that a life is not done with: id, never_us."""
     moves = moves.withColumnsRenamed({"who": "its", "life": "its_life"})
     of_log = (F.col("its") == F.col("log")) & (F.col("its_life") == F.col("era"))
-    of_reader = (F.col("its") == F.col("who")) & (F.col("its_life") == F.col("life"))
+    own = (F.col("its") == F.col("who")) & (F.col("its_life") == F.col("life"))
+    of_reader = ~F.col("commits") & own  # a position is past all that was done before it
     found = moves.join(F.broadcast(asked), "since_us").where(of_log | of_reader)
     owed = F.greatest(F.col("end") - F.greatest("first", "from"), F.lit(0))
     return (

@@ -46,6 +46,11 @@ LOGS: dict[str, tuple[list[wt.Event], list[tuple[int, int, int]]]] = {
          committed(S, 4, 1, 200)],
         [(1, 8, S - 100), (2, 3, 2 * S - 200)],
     ),
+    "what a group that commits has lost is not taken off what comes after it": (
+        [assigned(0), appended(100, 0, 10), committed(200, 0, 2, 100),
+         about("lost", S // 2, 2, 6, 100)],
+        [(1, 2, S - 100)],
+    ),
     "dead letters, archived and lost records are not owed": (
         [
             assigned(0), appended(100, 0, 9), acked(200, 0, 1, 100),
