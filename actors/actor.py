@@ -19,7 +19,7 @@ import numpy as np
 from pykka.messages import _ActorStop
 
 from ..model.errors import BadValueError
-from ..model.events import NULL_INT, Cell
+from ..model.events import NULL_INT
 from .timers import Timer
 
 if TYPE_CHECKING:
@@ -273,16 +273,14 @@ class Actor:
         lamport, system, node = host.lamport, host.system, host.node
         now_us, name = system.now_us, node.name
         clock_us = node.clock_us(now_us) if node.drift_ppm else now_us + node.offset_us
-        topic, number = partition
-        cells: list[Cell] = []
+        (topic, number), actor, append = partition, host.ref.name, system.log.append
         for base_offset, count, size, append_time_us in ranges:
             lamport += 1
-            cells += (
-                now_us, kind, name, host.ref.name, topic, number, group, member, producer,
+            append((
+                now_us, kind, name, actor, topic, number, group, member, producer,
                 base_offset, count, size, epoch, lamport, append_time_us, clock_us, detail,
-            )  # fmt: skip
+            ))  # fmt: skip
         host.lamport = lamport
-        system.log.append(cells)
 
     def record_batch(self, kind: str, rows: int, **columns: Any) -> None:
         """Record many events of one kind at once, a column at a time.

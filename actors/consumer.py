@@ -93,15 +93,17 @@ class Consumer(Reader):
     def take(self, max_records: int) -> tuple[Piece, ...]:
         """Take records out of the buffers, beginning with another partition each time."""
         taken = self.taken = []
-        pieces: list[Piece] = []
         shares = [s for s in self.shares.values() if s.buffer and not s.paused]
+        if not shares:
+            return ()
+        pieces: list[Piece] = []
         self.turn += 1
         if len(shares) > 1:
             first = self.turn % len(shares)
             shares = shares[first:] + shares[:first]
         for share in shares:
             partition, buffer = share.partition, share.buffer
-            if partition in self.to_revoke:
+            if self.to_revoke and partition in self.to_revoke:
                 continue
             while buffer and max_records:
                 batch = buffer.popleft()

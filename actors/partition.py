@@ -148,7 +148,7 @@ class Partition(Janitor):
                 self.refuse(append, verdict, asker)
                 return
         end_offset = log.end_offset + batch.count
-        if end_offset > self.asked_for - RESERVE // 2:
+        if end_offset + RESERVE // 2 > self.asked_for:
             self.asked_for = end_offset + RESERVE
             self.send(self.controller, Reserve(self.partition, self.epoch, self.asked_for))
         if end_offset > self.reserved:
@@ -198,8 +198,10 @@ class Partition(Janitor):
             self.reply(NotLeader(fetch.request))
             return
         now_us, asker, group = self.now, self.sender, fetch.group
-        if group is not None and group in self.leases:
-            self.leases[group] = (now_us, self.leases[group][1])
+        if group is not None:
+            lease = self.leases.get(group)
+            if lease is not None:
+                self.leases[group] = (now_us, lease[1])
         if not self.answer_fetch(fetch, asker):
             over_us = now_us + fetch.max_wait_us
             self.waiting[asker, fetch.request] = (fetch, over_us)

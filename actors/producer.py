@@ -132,7 +132,7 @@ class Producer(Accumulator):
             lane.settle(flight)
             if flight.askers:
                 self.confirm(flight, appended.base_offset, appended.append_time_us)
-            if lane.queue or lane.partition in self.open:
+            if lane.queue or (self.open and lane.partition in self.open):
                 self.pump(lane)
 
     def land(self, request: int) -> Flight | None:

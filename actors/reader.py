@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
@@ -24,6 +24,13 @@ from .waiter import Waiter
 if TYPE_CHECKING:
     from ..model.batch import Batch
     from ..model.topics import TopicPartition
+
+
+class Serve(NamedTuple):
+    """Whatever arrives at this moment has arrived: hand it out."""
+
+
+SERVE: Final = Serve()
 
 
 @attrs.define(eq=False)
@@ -42,6 +49,9 @@ class Reading(Share):
 class Reader(Waiter[Reading]):
     """A member that reads what it owns into buffers."""
 
+    serving = False
+    """Whether it is about to hand out what has arrived."""
+
     def make_share(self, partition: TopicPartition) -> Reading:
         return Reading(partition)
 
@@ -54,27 +64,24 @@ class Reader(Waiter[Reading]):
             self.refresh()
         elif not share.claimed or share.leader is not leader:
             share.leader = leader
-            self.ask_leader(share, self.claim_of)
+            ttl_us = self.settings.subscriber_ttl_ms * 1_000
+            request = self.number_question(share)
+            self.send(leader, Claim(request, self.group, self.identity, self.generation, ttl_us))
         elif not share.buffer and not share.paused:
-            self.ask_leader(share, self.fetch_of)
-
-    def claim_of(self, request: int, share: Reading) -> Claim:
-        ttl_us = self.settings.subscriber_ttl_ms * 1_000
-        return Claim(request, self.group, self.identity, self.generation, ttl_us)
-
-    def fetch_of(self, request: int, share: Reading) -> Fetch:
-        return Fetch(
-            request, share.next_fetch, *self.fetch_terms, self.group, self.identity, self.generation
-        )
+            request = self.number_question(share)
+            terms = self.fetch_terms
+            self.send(leader, Fetch(request, share.next_fetch, *terms, self.generation))
 
     @cached_property
-    def fetch_terms(self) -> tuple[int, int, int]:
-        """How much a fetch asks for, at most and at least, and how long it waits for that."""
+    def fetch_terms(self) -> tuple[int, int, int, str, str]:
+        """How much a fetch asks for, at most and at least, how long it waits, and for whom."""
         settings = self.settings
         return (
             min(settings.max_partition_fetch_bytes, settings.fetch_max_bytes),
             settings.fetch_min_bytes,
             settings.fetch_max_wait_ms * 1_000,
+            self.group,
+            self.identity,
         )
 
     @receives(Claimed)
@@ -122,8 +129,20 @@ class Reader(Waiter[Reading]):
             share.buffer.extend(fetched.batches)
             last = fetched.batches[-1]
             share.next_fetch = last.base_offset + last.count
-            self.serve()
-        self.advance(share)
+            if len(self.shares) == 1:
+                self.serve()
+            elif not self.serving and (not self.lot or self.poll is not None):
+                # Others may answer at this moment, too: as in Kafka a poll gets all that is there,
+                # not what came first alone.
+                self.serving = True
+                self.send(self.ref, SERVE)
+        else:
+            self.advance(share)
+
+    @receives(Serve)
+    def on_serve(self, serve: Serve) -> None:
+        self.serving = False
+        self.serve()
 
     @receives(OutOfRange)
     def on_out_of_range(self, out: OutOfRange) -> None:

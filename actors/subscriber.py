@@ -60,13 +60,12 @@ class Subscriber(Settler):
             if not share.request or share.leader is not leader:
                 share.leader = leader
                 share.credit = 0
-                self.ask_leader(share, self.attach_of)
+                request = self.number_question(share)
+                attach = Attach(request, self.subscription, self.me, self.generation, self.terms)
+                self.send(leader, attach)
         else:
             self.settle(share)
             self.give_credit()
-
-    def attach_of(self, request: int, lane: Inflow) -> Attach:
-        return Attach(request, self.subscription, self.me, self.generation, self.terms)
 
     @receives(Attached)
     def on_attached(self, attached: Attached) -> None:
@@ -124,11 +123,10 @@ class Subscriber(Settler):
 
     def acquire(self, lane: Inflow, credit: int, *, wait: bool) -> None:
         lane.credit, lane.waits = credit, wait and credit > 0
-        self.ask_leader(
-            lane,
-            lambda request, _: Acquire(
-                request, self.subscription, self.me, credit, lane.received, wait
-            ),
+        assert lane.leader is not None
+        request = self.number_question(lane)
+        self.send(
+            lane.leader, Acquire(request, self.subscription, self.me, credit, lane.received, wait)
         )
 
     @receives(Acquired)

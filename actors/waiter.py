@@ -20,8 +20,6 @@ from .member import Member, S
 from .worker import Work, WorkDone, Worker, WorkFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..model.batch import Batch
     from ..model.records import Piece
     from ..model.settings import ConsumerSettings
@@ -191,12 +189,12 @@ class Waiter(Member[S]):
 
     # Asking leaders
 
-    def ask_leader(self, share: S, question: Callable[[int, S], object]) -> None:
-        assert share.leader is not None
+    def number_question(self, share: S) -> int:
+        """Give a question to a partition's leader its number, by which the answer is known."""
         request = self.requests = self.requests + 1
         share.request, share.asked_us = request, self.now
         self.questions[request] = share
-        self.send(share.leader, question(request, share))
+        return request
 
     def answered(self, request: int) -> S | None:
         """The share whose question this answers, if it still waits for it."""
@@ -251,7 +249,8 @@ class Waiter(Member[S]):
                 share.leader = None
                 self.refresh()
             self.advance(share)
-        self.forget_old_questions()
+        if len(self.questions) > len(self.shares):
+            self.forget_old_questions()
 
     def is_late(self, share: S) -> bool:
         """Whether the answer to a question should have come."""

@@ -8,7 +8,7 @@ time model says.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -44,8 +44,7 @@ class Work:
     pieces: tuple[Piece, ...]
 
 
-@attrs.frozen
-class WorkDone:
+class WorkDone(NamedTuple):
     """The work on a lot is done."""
 
     lot: int
