@@ -20,10 +20,11 @@ from pykka.messages import _ActorStop
 
 from ..model.errors import BadValueError
 from ..model.events import NULL_INT
+from ..model.rows import pack
 from .timers import Timer
 
 if TYPE_CHECKING:
-    from ..model.log import Range
+    from ..model.batch import Batch
     from ..model.topics import TopicPartition
     from .host import Host
     from .ref import Ref
@@ -254,33 +255,60 @@ class Actor:
         )  # fmt: skip
         system.log.append(row)
 
-    def record_ranges(
+    def subject(
         self,
         kind: str,
         partition: "TopicPartition",
-        ranges: Iterable["Range"],
-        epoch: int = NULL_INT,
+        *,
         producer: str | None = None,
         group: str | None = None,
         member: str | None = None,
-        detail: str | None = None,
-    ) -> None:
-        """Record what happened to ranges of records: `record` for each, by a shorter way.
+    ) -> int:
+        """Give the number of what happens to records of a partition again and again.
 
-        Every batch of a run passes here, two or three times.
+        It holds for all of the actor's life: who records often about the same keeps it.
         """
         host = self._host
-        lamport, system, node = host.lamport, host.system, host.node
-        now_us, name = system.now_us, node.name
+        where, (topic, number) = (kind, host.node.name, host.ref.name), partition
+        return host.system.log.subject((*where, topic, number, group, member, producer))
+
+    def record_pieces(
+        self,
+        subject: int,
+        pieces: Iterable["Batch"],
+        epoch: int = NULL_INT,
+        detail: str | None = None,
+    ) -> None:
+        """Record what happened to all records of some batches: an event for each."""
+        host = self._host
+        lamport, node, log = host.lamport, host.node, host.system.log
+        now_us = host.system.now_us
         clock_us = node.clock_us(now_us) if node.drift_ppm else now_us + node.offset_us
-        (topic, number), actor, append = partition, host.ref.name, system.log.append
-        for base_offset, count, size, append_time_us in ranges:
+        text = NULL_INT if detail is None else log.detail(detail)
+        rows = []
+        for piece in pieces:
             lamport += 1
-            append((
-                now_us, kind, name, actor, topic, number, group, member, producer,
-                base_offset, count, size, epoch, lamport, append_time_us, clock_us, detail,
+            rows.append(pack(
+                subject, text, now_us, piece.base_offset, piece.count, piece.bytes, epoch, lamport,
+                piece.append_time_us, clock_us,
             ))  # fmt: skip
         host.lamport = lamport
+        log.extend(b"".join(rows))
+
+    def record_whole(
+        self, subject: int, batch: "Batch", epoch: int, detail: str | None = None
+    ) -> None:
+        """Do the same for one batch: every batch of a run passes here, twice or more."""
+        host = self._host
+        lamport = host.lamport = host.lamport + 1
+        system, node = host.system, host.node
+        log, now_us = system.log, system.now_us
+        clock_us = node.clock_us(now_us) if node.drift_ppm else now_us + node.offset_us
+        text = NULL_INT if detail is None else log.detail(detail)
+        log.extend(pack(
+            subject, text, now_us, batch.base_offset, batch.count, batch.bytes, epoch, lamport,
+            batch.append_time_us, clock_us,
+        ))  # fmt: skip
 
     def record_batch(self, kind: str, rows: int, **columns: Any) -> None:
         """Record many events of one kind at once, a column at a time.

@@ -231,10 +231,8 @@ class Attendance(Actor):
         self, sub: Subscription, kind: str, member: str | None, run: Span, detail: str | None = None
     ) -> None:
         """Record what happened to records, an event for each part of an appended batch."""
-        self.record_ranges(
-            kind, self.partition, self.log.ranges(*run), group=sub.terms.group, member=member,
-            detail=detail,
-        )  # fmt: skip
+        subject = self.subject(kind, self.partition, group=sub.terms.group, member=member)
+        self.record_pieces(subject, self.log.pieces(*run), detail=detail)
 
     def note(
         self, sub: Subscription, kind: str, member: str | None, **fields: str | int | None

@@ -114,7 +114,7 @@ class Consumer(Reader):
                 share.position = batch.base_offset + batch.count
                 taken.append((share, batch))
                 pieces.append((partition, batch, 0))
-                self.delivered(partition, batch)
+                self.delivered(share, batch)
             self.advance(share)
         return tuple(pieces)
 

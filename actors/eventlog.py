@@ -1,10 +1,11 @@
 """The event log of one run: takes events from any thread, keeps their order, lays them down.
 
-A row is added to one flat list, and a chunk of rows at a time becomes an Arrow batch. Without a
-directory the batches stay; with one they are written as a segment when there are enough of them or
-when they have waited long enough. A killed run loses at most the segment it had not written.
+A row is added to a buffer (model/rows.py), and a chunk of rows at a time becomes an Arrow batch.
+Without a directory the batches stay; with one they are written as a segment when there are enough
+of them or when they have waited long enough. A killed run loses at most the segment it had not
+written.
 
-How threads share the list: it is never replaced, only extended at its end and cut at its front,
+How threads share the buffer: it is never replaced, only extended at its end and cut at its front,
 and the interpreter does each in one step. So adding a row takes no lock; a flush holds one, looks
 once how many rows there are and takes away just these.
 
@@ -33,18 +34,15 @@ import pyarrow as pa
 from ..model.errors import BadValueError, WavetankError
 from ..model.events import (
     SCHEMA,
-    WIDTH,
-    Cell,
     Digest,
     Event,
     Row,
     encode_columns,
-    encode_rows,
-    flatten,
     select,
-    sift,
     to_events,
+    to_rows,
 )
+from ..model.rows import ROW_BYTES, Subject, Waiting, encode_rows
 from ..model.rundir import (
     Engine,
     RunInfo,
@@ -120,7 +118,8 @@ class EventLog:
 
         self._lock = Lock()
         """Held while rows move from the buffer to the batches, and from there to a segment."""
-        self._buffer: list[Cell] = []
+        self._waiting = Waiting()
+        self._buffer = self._waiting.packed
         self._batches: list[pa.RecordBatch] = []
         self._batched = 0
         """How many rows have left the buffer: the sequence of the one at its front."""
@@ -136,12 +135,24 @@ class EventLog:
         self._flusher: Thread | None = None
         self._stop_flusher = Signal()
 
-    def append(self, row: Row | list[Cell]) -> None:
-        """Add an event, or several laid out one after the other. From any thread."""
+    def append(self, row: Row) -> None:
+        """Add an event, or refuse it by what is wrong with it. From any thread."""
+        self.extend(self._waiting.pack(row))
+
+    def extend(self, packed: bytes) -> None:
+        """Add events that were packed (model/rows.py), all at once. From any thread."""
         buffer = self._buffer
-        buffer.extend(row)
+        buffer.extend(packed)
         if len(buffer) >= self._limit:
             self._reached_limit()
+
+    def subject(self, subject: Subject) -> int:
+        """Give the number of what events are about, to pack them with: the same in all the run."""
+        return self._waiting.subject(subject)
+
+    def detail(self, text: str) -> int:
+        """Give a number for a text, to pack with it what is added next."""
+        return self._waiting.detail(text)
 
     def append_columns(self, rows: int, /, **columns: Any) -> None:
         """Add that many events at once, after all that this thread has added before.
@@ -152,7 +163,7 @@ class EventLog:
         if rows < 0:
             raise BadValueError(f"rows: got {rows!r}, expected 0 or more")
         if rows <= _FEW_ROWS:
-            self.append(flatten(columns, rows))
+            self.extend(b"".join(map(self._waiting.pack, to_rows(columns, rows))))
             return
         with self._lock:
             try:
@@ -192,11 +203,7 @@ class EventLog:
         with self._lock:
             if self._closed:
                 return
-            refused = None
-            try:
-                self._flush()
-            except BadValueError as bad_row:
-                refused = bad_row
+            self._flush()
             self._info = attrs.evolve(
                 self._info,
                 state=state,
@@ -211,8 +218,6 @@ class EventLog:
                 write_info(self._directory, self._info)
             self._closed = True
             self._limit = 0
-        if refused:
-            raise refused
         self._raise_listener_error()
 
     # Reading: the same while the run goes on and after it, from memory and from files
@@ -231,7 +236,7 @@ class EventLog:
 
     def __len__(self) -> int:
         with self._lock:
-            return self._batched + (0 if self._closed else len(self._buffer) // WIDTH)
+            return self._batched + (0 if self._closed else len(self._waiting))
 
     def __iter__(self) -> Iterator[Event]:
         """Go through the events there are now, holding a segment at a time."""
@@ -264,12 +269,12 @@ class EventLog:
 
     def _reached_limit(self) -> None:
         """Flush if it is time; leave it to the thread that is at it already, unless it lags."""
-        lags = len(self._buffer) >= _CHUNKS_TO_WAIT * self._chunk_rows * WIDTH
+        lags = len(self._buffer) >= _CHUNKS_TO_WAIT * self._chunk_rows * ROW_BYTES
         if not self._lock.acquire(blocking=lags):
             return
         try:
             waiting = len(self._buffer)
-            if self._closed or waiting >= self._chunk_rows * WIDTH or self._segment_is_old():
+            if self._closed or waiting >= self._chunk_rows * ROW_BYTES or self._segment_is_old():
                 self._flush()
                 self._write_if_due()
             else:
@@ -279,33 +284,15 @@ class EventLog:
 
     def _next_limit(self, waiting: int = 0) -> int:
         """Say at what length of the buffer to look again: at a chunk, or sooner at the clock."""
-        chunk = self._chunk_rows * WIDTH
-        return min(chunk, waiting + _FEW_ROWS * WIDTH) if self._directory else chunk
+        chunk = self._chunk_rows * ROW_BYTES
+        return min(chunk, waiting + _FEW_ROWS * ROW_BYTES) if self._directory else chunk
 
     def _flush(self) -> None:
-        """Make a batch of the rows in the buffer.
-
-        A row that does not fit the schema is taken out and its error raised, after all the others
-        have been saved.
-        """
-        buffer = self._buffer
+        """Make a batch of the rows in the buffer."""
         if self._closed:
-            buffer.clear()
-            return
-        rows, odd = divmod(len(buffer), WIDTH)
-        if odd:
-            raise BadValueError(f"a row of the event log had not {WIDTH} cells, see model.events")
-        if not rows:
-            return
-        refused = None
-        try:
-            batch = encode_rows(buffer, rows, self._batched)
-        except ValueError:
-            good, refused = sift(buffer, rows)
-            batch = encode_rows(good, len(good) // WIDTH, self._batched)
-        self._take_in(batch, rows)
-        if refused:
-            raise refused
+            self._waiting.clear()
+        elif rows := len(self._waiting):
+            self._take_in(encode_rows(self._waiting, rows, self._batched), rows)
 
     def _take_in(self, batch: pa.RecordBatch, rows_from_buffer: int = 0) -> None:
         """Add a batch, in place of the rows it was made of.
@@ -324,7 +311,7 @@ class EventLog:
         if merged.num_rows and self._keeps:
             self._batches[keep:] = [merged]
         self._batched += batch.num_rows
-        del self._buffer[: rows_from_buffer * WIDTH]
+        self._waiting.drop(rows_from_buffer)
         self._limit = self._next_limit()
         if self._listener is not None and batch.num_rows:
             self._tell(self._listener, batch)

@@ -56,6 +56,8 @@ class Share:
     done: int = 0
     """All before this is done with."""
     paused: bool = False
+    delivered_from: dict[str, int] = attrs.Factory(dict)
+    """The subjects of the events that tell of what was handed out, by producer."""
 
 
 S = TypeVar("S", bound=Share)

@@ -109,6 +109,8 @@ class Partition(Janitor):
         if lead.state is not None:
             self.leases = dict(lead.state.leases)
         self.inherited = lead.state.subscriptions if lead.state is not None else ()
+        self.appended_from: dict[str, int] = {}
+        """The subjects of the events that tell of appended batches, by producer."""
         self.disk_us = settings.disk_write_us
         self.disk_free_us = 0
         self.resigned = False
@@ -157,8 +159,11 @@ class Partition(Janitor):
         batch = log.append(batch, self.true_now, self.epoch)
         if producer_epoch != NOT_IDEMPOTENT:
             self.book.appended(producer_epoch, floor, batch)
-        stored = (batch.base_offset, batch.count, batch.bytes, batch.append_time_us)
-        self.record_ranges(kinds.APPENDED, self.partition, (stored,), self.epoch, batch.producer)
+        subject = self.appended_from.get(batch.producer)
+        if subject is None:
+            subject = self.subject(kinds.APPENDED, self.partition, producer=batch.producer)
+            self.appended_from[batch.producer] = subject
+        self.record_whole(subject, batch, self.epoch)
         if acks:
             self.send(asker, Appended(request, batch.base_offset, batch.append_time_us))
         if self.waiting:
@@ -293,10 +298,10 @@ class Partition(Janitor):
         before = cursor.commit(offset)
         if commit.begun is not None:
             before = max(before, commit.begun)
-        self.record_ranges(
-            kinds.ACKNOWLEDGED, self.partition, self.log.ranges(before, offset),
-            commit.generation, None, commit.group, commit.member,
-        )  # fmt: skip
+        subject = self.subject(
+            kinds.ACKNOWLEDGED, self.partition, group=commit.group, member=commit.member
+        )
+        self.record_pieces(subject, self.log.pieces(before, offset), commit.generation)
         self.reply(Committed(commit.request, offset))
 
     @receives(FindOffset)

@@ -69,8 +69,11 @@ class Reader(Waiter[Reading]):
             self.send(leader, Claim(request, self.group, self.identity, self.generation, ttl_us))
         elif not share.buffer and not share.paused:
             request = self.number_question(share)
-            terms = self.fetch_terms
-            self.send(leader, Fetch(request, share.next_fetch, *terms, self.generation))
+            size, least, wait_us, group, member = self.fetch_terms
+            offset, generation = share.next_fetch, self.generation
+            self.send(
+                leader, Fetch(request, offset, size, least, wait_us, group, member, generation)
+            )
 
     @cached_property
     def fetch_terms(self) -> tuple[int, int, int, str, str]:

@@ -201,7 +201,7 @@ class Subscriber(Settler):
                 pieces.append((lane.partition, batch, retries))
                 self.taken.append((lane, batch))
                 self.lot_until_us = min(self.lot_until_us, until_us)
-                self.delivered(lane.partition, batch, retries)
+                self.delivered(lane, batch, retries)
         return tuple(pieces)
 
     def pop(self, lane: Inflow, count: int) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..model.batch import Batch
     from ..model.records import Piece
     from ..model.settings import ConsumerSettings
-    from ..model.topics import TopicPartition
     from .ref import Ref
     from .timers import Timer
     from .worker import Job
@@ -154,12 +153,16 @@ class Waiter(Member[S]):
         took_us = self.job.service.batch_us(count, self.numpy_random)
         self.after(round(took_us * self.pace), WorkDone(self.lots))
 
-    def delivered(self, partition: TopicPartition, batch: Batch, retries: int = 0) -> None:
-        given = (batch.base_offset, batch.count, batch.bytes, batch.append_time_us)
-        self.record_ranges(
-            kinds.DELIVERED, partition, (given,), self.generation, batch.producer, self.group,
-            self.member, f"retry {retries}" if retries else None,
-        )  # fmt: skip
+    def delivered(self, share: S, batch: Batch, retries: int = 0) -> None:
+        producer = batch.producer
+        subject = share.delivered_from.get(producer)
+        if subject is None:
+            subject = share.delivered_from[producer] = self.subject(
+                kinds.DELIVERED, share.partition, producer=producer, group=self.group,
+                member=self.member,
+            )  # fmt: skip
+        detail = f"retry {retries}" if retries else None
+        self.record_whole(subject, batch, self.generation, detail)
 
     @receives(WorkDone)
     def on_work_done(self, done: WorkDone) -> None:

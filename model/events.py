@@ -4,8 +4,8 @@
 written in one of two forms, and both end as the same Arrow batches:
 
 - a `Row`, a plain tuple in schema order without `sequence`, which is its position in the log. Rows
-  are collected in one flat list and turned into columns by strided slices, thousands at a time,
-  because an object or a dict for each event would cost more than all the rest;
+  are collected as numbers in one run of bytes (model/rows.py) and turned into columns thousands at
+  a time, because an object or a dict for each event would cost more than all the rest;
 - a columnar batch, a scalar or a sequence for each column that has values.
 
 Nothing is carried over from one batch to the next: each has its own dictionaries of strings, so
@@ -113,23 +113,11 @@ SCHEMA: Final = pa.schema(
 INT_COLUMNS: Final = tuple(field.name for field in SCHEMA if field.type == pa.int64())
 DICTIONARY_COLUMNS: Final = tuple(field.name for field in SCHEMA if field.type == _DICTIONARY)
 
-_ROW_FIELDS: Final = tuple(SCHEMA)[1:]
-WIDTH: Final = len(_ROW_FIELDS)
-"""How many cells a `Row` has."""
+ROW_FIELDS: Final = tuple(SCHEMA)[1:]
+"""The columns that a `Row` has a cell for."""
 
 
-# Rows and columns to Arrow
-
-
-def encode_rows(cells: list[Cell], rows: int, first: int) -> pa.RecordBatch:
-    """Make a batch of the first rows of a flat list; `first` is the first one's sequence.
-
-    The list may grow at its end meanwhile.
-    """
-    end = rows * WIDTH
-    fields = enumerate(_ROW_FIELDS)
-    arrays = [_from_list(field, cells[position:end:WIDTH]) for position, field in fields]
-    return _batch(arrays, rows, first)
+# Columns to rows and to Arrow
 
 
 def encode_columns(columns: Mapping[str, Any], rows: int, first: int) -> pa.RecordBatch:
@@ -141,41 +129,29 @@ def encode_columns(columns: Mapping[str, Any], rows: int, first: int) -> pa.Reco
         _constant(field, value, rows) if _is_scalar(value) else _from_sequence(field, value)
         for field, value in _matched(columns, rows)
     ]
-    return _batch(arrays, rows, first)
+    return as_batch(arrays, rows, first)
 
 
-def flatten(columns: Mapping[str, Any], rows: int) -> list[Cell]:
-    """Lay columns out as rows, one after the other: cheaper than a batch when they are few."""
-    cells: list[Cell] = [None] * (rows * WIDTH)
-    for position, (field, value) in enumerate(_matched(columns, rows)):
-        if _is_scalar(value):
-            cells[position::WIDTH] = [_checked(field, value)] * rows
-        else:
-            cells[position::WIDTH] = [_checked(field, item) for item in _as_list(value)]
-    return cells
+def to_rows(columns: Mapping[str, Any], rows: int) -> list[Row]:
+    """Lay columns out as rows: cheaper than a batch when they are few."""
+    cells = [
+        [checked(field, value)] * rows
+        if _is_scalar(value)
+        else [checked(field, item) for item in _as_list(value)]
+        for field, value in _matched(columns, rows)
+    ]
+    return list(zip(*cells, strict=True))
 
 
-def sift(cells: list[Cell], rows: int) -> tuple[list[Cell], BadValueError | None]:
-    """Leave out the rows that cannot be encoded; say what is wrong with the first of them."""
-    good: list[Cell] = []
-    wrong = None
-    for start in range(0, rows * WIDTH, WIDTH):
-        row = cells[start : start + WIDTH]
-        try:
-            good += [_checked(field, cell) for field, cell in zip(_ROW_FIELDS, row, strict=True)]
-        except BadValueError as error:
-            wrong = wrong or error
-    return good, wrong
-
-
-def _batch(arrays: list[pa.Array], rows: int, first: int) -> pa.RecordBatch:
+def as_batch(arrays: list[pa.Array], rows: int, first: int) -> pa.RecordBatch:
+    """Put the columns of rows together; `first` is the first one's sequence."""
     sequence = pa.array(np.arange(first, first + rows, dtype=np.int64))
     return pa.RecordBatch.from_arrays([sequence, *arrays], schema=SCHEMA)
 
 
 def _matched(columns: Mapping[str, Any], rows: int) -> Iterator[tuple[pa.Field, Any]]:
     """Pair each field with what was given for it, once names and lengths are known to be right."""
-    names = [field.name for field in _ROW_FIELDS]
+    names = [field.name for field in ROW_FIELDS]
     for name, value in columns.items():
         if name == "sequence":
             raise BadValueError("event column 'sequence': the log itself numbers its rows")
@@ -189,7 +165,7 @@ def _matched(columns: Mapping[str, Any], rows: int) -> Iterator[tuple[pa.Field, 
             raise BadValueError(
                 f"event column {name!r}: got {len(value)} values, expected {rows} or a scalar"
             )
-    return ((field, columns.get(field.name)) for field in _ROW_FIELDS)
+    return ((field, columns.get(field.name)) for field in ROW_FIELDS)
 
 
 def _is_scalar(value: object) -> bool:
@@ -203,12 +179,12 @@ def _as_list(values: Any) -> list[Any]:
 def _from_sequence(field: pa.Field, values: Any) -> pa.Array:
     if field.name in INT_COLUMNS:
         if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != "u8":
-            return _from_int64(field, values.astype(np.int64))
+            return from_int64(field, values.astype(np.int64))
         if isinstance(values, range) and max(abs(values.start), abs(values.stop)) < 2**62:
-            return _from_int64(field, np.arange(values.start, values.stop, values.step))
+            return from_int64(field, np.arange(values.start, values.stop, values.step))
     items = _as_list(values)
     if field.name not in INT_COLUMNS and bytes in map(type, items):
-        items = [_checked(field, item) for item in items]  # Arrow would take bytes for text
+        items = [checked(field, item) for item in items]  # Arrow would take bytes for text
     return _from_list(field, items)
 
 
@@ -225,18 +201,19 @@ def _from_list(field: pa.Field, values: list[Any]) -> pa.Array:
         try:
             packed = array("q", values)
         except (TypeError, OverflowError):
-            packed = array("q", [_checked(field, value) for value in values])
-        return _from_int64(field, np.frombuffer(packed, dtype=np.int64))
+            packed = array("q", [checked(field, value) for value in values])
+        return from_int64(field, np.frombuffer(packed, dtype=np.int64))
     try:
         strings = pa.array(values, pa.string())
     except (pa.ArrowException, TypeError, UnicodeError):
-        strings = pa.array([_checked(field, value) for value in values], pa.string())
+        strings = pa.array([checked(field, value) for value in values], pa.string())
     if strings.null_count and not field.nullable:
         _refuse(field, None)
     return strings if field.name == "detail" else strings.dictionary_encode()
 
 
-def _from_int64(field: pa.Field, values: npt.NDArray[np.int64]) -> pa.Array:
+def from_int64(field: pa.Field, values: npt.NDArray[np.int64]) -> pa.Array:
+    """Encode a column of ints, of which NULL_INT are absent."""
     absent = values == NULL_INT
     if not absent.any():
         return pa.array(values)
@@ -246,7 +223,7 @@ def _from_int64(field: pa.Field, values: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _constant(field: pa.Field, value: object, rows: int) -> pa.Array:
-    cell = _checked(field, value)
+    cell = checked(field, value)
     if cell is None or cell == NULL_INT:
         return pa.nulls(rows, field.type)
     if field.name in INT_COLUMNS:
@@ -256,7 +233,7 @@ def _constant(field: pa.Field, value: object, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(np.zeros(rows, dtype=np.int32), pa.array([cell]))
 
 
-def _checked(field: pa.Field, value: Any) -> Cell:
+def checked(field: pa.Field, value: Any) -> Cell:
     """Give back a cell that is sure to be encoded, or refuse the value."""
     if value is None or (isinstance(value, int) and value == NULL_INT):
         if not field.nullable:

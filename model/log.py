@@ -16,16 +16,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import attrgetter
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import attrs
 
 from .batch import Batch
 from .compaction import Gaps, compacted
 from .errors import BadValueError
-
-Range: TypeAlias = tuple[int, int, int, int]
-"""Base offset, count, bytes and append time of records that were appended together."""
 
 _GONE: Final = Batch("", 0, 0, timestamps_us=0, sizes=0)
 """Stands where a dropped batch was, whose memory is free at once."""
@@ -75,7 +72,7 @@ class Storage(Protocol):
     def offset_for_bytes(self, max_bytes: int) -> int:
         """Find the lowest offset from which on there are at most so many bytes."""
 
-    def ranges(self, start: int, end: int) -> list[Range]:
+    def pieces(self, start: int, end: int) -> list[Batch]:
         """Split a range of offsets where appended batches meet, and where records are missing."""
 
     def truncate_before(self, offset: int) -> None:
@@ -220,18 +217,14 @@ class MemoryLog:
         index = min(index, len(self._batches) - 1)
         return self._bases[index] if index > self._head else self.start_offset
 
-    def ranges(self, start: int, end: int) -> list[Range]:
+    def pieces(self, start: int, end: int) -> list[Batch]:
         """Split a range of offsets where appended batches meet; what is not there is left out.
 
         An event about records never spans two appended batches, so that it has one append time,
         nor a gap, so that its count tells its offsets.
         """
         start = self._existing(max(start, self.start_offset))
-        end = min(end, self.end_offset)
-        return [
-            (piece.base_offset, piece.count, piece.bytes, piece.append_time_us)
-            for piece in self._between(self._index(start), start, end)
-        ]
+        return self._between(self._index(start), start, min(end, self.end_offset))
 
     def truncate_before(self, offset: int) -> None:
         """Drop everything below this offset; a batch that spans it is cut."""

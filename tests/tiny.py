@@ -6,7 +6,8 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-from wavetank.model.events import INT_COLUMNS, NULL_INT, SCHEMA, Event, encode_rows
+from wavetank.model.events import SCHEMA, Event
+from wavetank.model.rows import Waiting, encode_rows
 
 PLAIN = pa.schema(
     [(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in SCHEMA]
@@ -61,12 +62,10 @@ def reset(time_us: int, base: int, **cells: Any) -> Event:
 
 def batch_of(events: Iterable[Event]) -> pa.RecordBatch:
     """The events as a run makes them, numbered in their order."""
-    cells: list[Any] = []
-    rows = 0
-    for rows, each in enumerate(events, 1):  # noqa: B007
-        for name, value in list(attrs.asdict(each).items())[1:]:
-            cells.append(NULL_INT if value is None and name in INT_COLUMNS else value)
-    return encode_rows(cells, rows, 0)
+    waiting = Waiting()
+    for each in events:
+        waiting.packed.extend(waiting.pack(attrs.astuple(each)[1:]))
+    return encode_rows(waiting, len(waiting), 0)
 
 
 def table_of(events: Iterable[Event]) -> pa.Table:

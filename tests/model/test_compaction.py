@@ -143,16 +143,17 @@ def test_a_limited_read_counts_only_records_that_are_still_there(
 
 
 @given(logs(), st.integers(0, 50), st.integers(1, 20))
-def test_ranges_have_exactly_the_records_that_are_still_there(
+def test_pieces_have_exactly_the_records_that_are_still_there(
     log: MemoryLog, up_to: int, length: int
 ) -> None:
     log.compact(up_to, LATER)
     offsets = offsets_of(batches_of(log))
     for start in range(log.start_offset, log.end_offset):
-        ranges = log.ranges(start, start + length)
-        assert all(count for _, count, _, _ in ranges)
-        found = [base + index for base, count, _, _ in ranges for index in range(count)]
-        assert found == [offset for offset in offsets if start <= offset < start + length]
+        pieces = log.pieces(start, start + length)
+        assert all(piece.count for piece in pieces)
+        assert offsets_of(pieces) == [
+            offset for offset in offsets if start <= offset < start + length
+        ]
 
 
 @given(logs(), st.integers(0, 50), st.integers(0, 10))
@@ -224,7 +225,7 @@ def test_runs_on_both_sides_of_a_gap_are_batches_of_their_own() -> None:
     log = keyed((1, 2, 3, 4, 2))
     log.compact(log.end_offset)
     assert [(batch.base_offset, batch.count) for batch in batches_of(log)] == [(0, 1), (2, 3)]
-    assert log.ranges(0, 5) == [(0, 1, 10, 0), (2, 3, 30, 0)]
+    assert [(piece.base_offset, piece.bytes) for piece in log.pieces(0, 5)] == [(0, 10), (2, 30)]
 
 
 def test_records_without_a_key_stay() -> None:
