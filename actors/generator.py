@@ -13,7 +13,7 @@ import numpy as np
 
 from ..model.batch import Batch
 from ..model.exchange import SetRate, SetRunning
-from ..model.topics import TopicPartition
+from ..model.topics import partitions_of
 from ..strategies.batching import cut
 from ..strategies.partitioning import next_sticky
 from .actor import receives
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..model.settings import ProducerSettings
-    from ..model.topics import Topic
+    from ..model.topics import Topic, TopicPartition
     from ..strategies.partitioning import Partitioner
     from ..strategies.workload import Load
     from .ref import Ref
@@ -44,6 +44,8 @@ class Generator(Producer):
         self.load = load
         self.emitted_us = 0
         self.running = True
+        self.partitions: list[TopicPartition] = []
+        """Those of its topic."""
 
     def started(self) -> None:
         super().started()
@@ -66,10 +68,12 @@ class Generator(Producer):
             return
         keys = load.keys.draw(count, self.numpy_random)
         sizes = load.sizes.draw(count, self.numpy_random)
+        if len(self.partitions) != topic.partitions:
+            self.partitions = partitions_of(topic.name, topic.partitions)
         batch = Batch(self.producer_id, 0, count, keys=keys, timestamps_us=self.now, sizes=sizes)
         limit = self.settings.batch_size
         for number, piece in self.spread(batch, keys, topic):
-            partition = TopicPartition(topic.name, number)
+            partition = self.partitions[number]
             for part in (piece,) if piece.bytes <= limit else cut(piece, limit):
                 self.enqueue(partition, part, ())
         if topic.name in self.stickies:

@@ -33,6 +33,7 @@ from ..model.exchange import (
     PartitionView,
     ProducerFenced,
     TooFarAhead,
+    made,
 )
 from ..model.log import MemoryLog, OffsetOutOfRangeError
 from ..model.protocol import Drop, HandOver, Lead, Reserve, Reserved
@@ -165,7 +166,8 @@ class Partition(Janitor):
             self.appended_from[batch.producer] = subject
         self.record_whole(subject, batch, self.epoch)
         if acks:
-            self.send(asker, Appended(request, batch.base_offset, batch.append_time_us))
+            stored = (request, batch.base_offset, batch.append_time_us)
+            self.send(asker, made(Appended, stored))
         if self.waiting:
             self.answer_waiting()
         if self.subscriptions:
@@ -241,7 +243,7 @@ class Partition(Janitor):
         except OffsetOutOfRangeError:
             self.send(asker, OutOfRange(request, log.start_offset, end_offset))
             return True
-        self.send(asker, Fetched(request, batches, end_offset))
+        self.send(asker, made(Fetched, (request, batches, end_offset)))
         return True
 
     def answer_waiting(self) -> None:

@@ -27,6 +27,7 @@ from ..model.exchange import (
     Receipt,
     SendFailed,
     TooFarAhead,
+    made,
 )
 from ..model.protocol import InitProducer, ProducerEpoch
 from ..model.topics import TopicPartition
@@ -117,7 +118,7 @@ class Producer(Accumulator):
         request = self.requests = self.requests + 1
         flight.sent_us, flight.to = now_us, leader
         acks, lane = self.settings.acks != 0, flight.lane
-        self.send(leader, Append(request, flight.batch, acks, self.epoch, lane.floor))
+        self.send(leader, made(Append, (request, flight.batch, acks, self.epoch, lane.floor)))
         if acks:
             self.flights[request] = flight
             lane.in_flight += 1

@@ -15,7 +15,7 @@ import attrs
 
 from ..model import kinds
 from ..model.errors import BadValueError
-from ..model.exchange import Claim, Claimed, Fetch, Fetched, OutOfRange, Owned, Seek
+from ..model.exchange import Claim, Claimed, Fetch, Fetched, OutOfRange, Owned, Seek, made
 from ..model.protocol import Refused
 from .actor import receives
 from .member import Share
@@ -69,11 +69,8 @@ class Reader(Waiter[Reading]):
             self.send(leader, Claim(request, self.group, self.identity, self.generation, ttl_us))
         elif not share.buffer and not share.paused:
             request = self.number_question(share)
-            size, least, wait_us, group, member = self.fetch_terms
-            offset, generation = share.next_fetch, self.generation
-            self.send(
-                leader, Fetch(request, offset, size, least, wait_us, group, member, generation)
-            )
+            fetch = (request, share.next_fetch, *self.fetch_terms, self.generation)
+            self.send(leader, made(Fetch, fetch))
 
     @cached_property
     def fetch_terms(self) -> tuple[int, int, int, str, str]:

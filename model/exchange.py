@@ -16,6 +16,10 @@ from .batch import Batch
 from .records import Piece
 from .topics import TopicPartition
 
+made: Final = tuple.__new__
+"""`made(Fetched, (…))` is `Fetched(…)` without the call that sees to names and defaults: for the
+four messages that each batch takes."""
+
 # Producing
 
 NOT_IDEMPOTENT: Final = -1

@@ -100,7 +100,8 @@ class Waiting:
     def drop(self, rows: int) -> None:
         """Take the first rows away."""
         if self._details:
-            for text in _matrix(self, rows)[:, 1].tolist():
+            texts = _matrix(self, rows)[:, 1]
+            for text in texts[texts != NULL_INT].tolist():
                 self._details.pop(text, None)
         del self.packed[: rows * ROW_BYTES]
 
@@ -115,9 +116,10 @@ class Waiting:
 
     def details(self, numbers: npt.NDArray[np.int64]) -> pa.Array:
         """Look up texts; NULL_INT stands for none."""
-        if not (numbers != NULL_INT).any():
-            return pa.nulls(len(numbers), pa.string())
-        return pa.array([self._details.get(number) for number in numbers.tolist()], pa.string())
+        there = numbers != NULL_INT
+        texts = [self._details[number] for number in numbers[there].tolist()]
+        places = pa.array(np.cumsum(there) - 1, mask=~there)
+        return pa.array(texts, pa.string()).take(places)
 
 
 def encode_rows(waiting: Waiting, rows: int, first: int) -> pa.RecordBatch:
