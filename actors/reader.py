@@ -131,7 +131,7 @@ class Reader(Waiter[Reading]):
             share.next_fetch = last.base_offset + last.count
             if len(self.shares) == 1:
                 self.serve()
-            elif not self.serving and (not self.lot or self.poll is not None):
+            elif not self.serving and (self.poll is not None or (self.runs and not self.lot)):
                 # Others may answer at this moment, too: as in Kafka a poll gets all that is there,
                 # not what came first alone.
                 self.serving = True

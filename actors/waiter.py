@@ -247,7 +247,7 @@ class Waiter(Member[S]):
 
     def ask_the_late_again(self) -> None:
         for share in list(self.shares.values()):
-            if self.is_late(share):
+            if share.request and self.is_late(share):
                 share.request = 0
                 share.leader = None
                 self.refresh()
@@ -257,8 +257,7 @@ class Waiter(Member[S]):
 
     def is_late(self, share: S) -> bool:
         """Whether the answer to a question should have come."""
-        timeout_us = self.settings.request_timeout_ms * 1_000
-        return bool(share.request) and share.asked_us < self.now - timeout_us
+        return share.asked_us < self.now - self.settings.request_timeout_ms * 1_000
 
     def leave_if_stuck(self) -> None:
         """Leave the group if the user does not come back."""
