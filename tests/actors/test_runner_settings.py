@@ -214,12 +214,13 @@ CASES: dict[str, Case] = {
     "acks": (fewer(kinds("offset_reset")), BASE, group(acks=True)),
     "assignor": (fewer(kinds("revoked")), BASE, group(assignor="cooperative-sticky")),
     "static": (rebalances, crashing(group(static=True)), crashing(BASE)),
-    "service": (latency, BASE, group(service=wt.ConstantService("9ms"))),
+    # Each of the two gets 100 records/s: what takes longer than 10 ms is more than it can do.
+    "service": (latency, BASE, group(service=wt.ConstantService("12ms"))),
     "per batch": (latency, BASE, group(service=wt.ConstantService("2ms", per_batch="300ms"))),
     "exponential": (
         tail,
-        group(service=wt.ConstantService("6ms")),
-        group(service=wt.ExponentialService("6ms", "1ms")),
+        group(service=wt.ConstantService("9ms", "1ms")),
+        group(service=wt.ExponentialService("9ms", "1ms")),
     ),
     "service sigma": (
         latency,
@@ -264,12 +265,12 @@ def test_a_late_group_starts_where_it_is_told() -> None:
     assert late["earliest"] > late["unconsumed"] + 300 > late["latest"] + 600
 
 
-WORK: list[int] = []
+WORK: list[wt.Records] = []
 
 
-def work(lot: Any) -> None:
+def work(lot: wt.Records) -> None:
     """A handler that fails on the first lot."""
-    WORK.append(len(lot))
+    WORK.append(lot)
     if len(WORK) == 1:
         raise ValueError
 
@@ -277,8 +278,11 @@ def work(lot: Any) -> None:
 def test_a_handler_is_called_with_all_that_is_delivered_and_may_fail() -> None:
     WORK.clear()
     ended = run(group(handler=f"{__name__}:work", service=None))
-    assert sum(WORK) == ended.summary.groups["billing"].delivered.records.total > 1_000
-    assert ended.summary.kinds["handler_failed"] == 1
+    delivered = ended.summary.groups["billing"].delivered.records.total
+    assert sum(len(lot) for lot in WORK) == delivered > 1_000
+    # The first to come has all four partitions, and a failure is noted for each batch of its lot.
+    assert {partition.partition for partition, _, _ in WORK[0].pieces} == {0, 1, 2, 3}
+    assert ended.summary.kinds["handler_failed"] == len(WORK[0].pieces) == 4
 
 
 def test_an_engine_is_the_one_that_is_named() -> None:
