@@ -325,6 +325,34 @@ def test_max_poll_records_and_max_records_limit_a_poll(cluster: wt.Cluster) -> N
     assert len(consumer.poll(max_records=3)) == 3
 
 
+def send_to_each(producer: Any, partitions: int) -> None:
+    """Send a record to every partition of the orders, all at one moment."""
+    for partition in range(partitions):
+        producer.send("orders", "now", partition=partition)
+
+
+def test_a_poll_gets_what_all_partitions_have_at_that_moment(calm: wt.Cluster) -> None:
+    calm.create_topic("orders", partitions=3)
+    consumer = calm.group("g", ["orders"]).consumer("c")
+    calm.run_until(lambda: len(consumer.positions()) == 3, timeout=20)
+    send_to_each(calm.producer("p", "manual"), 3)
+    assert sorted(record.partition for record in consumer.poll(timeout=5)) == [0, 1, 2]
+
+
+def test_every_poll_begins_with_another_partition_however_long_it_waits(calm: wt.Cluster) -> None:
+    calm.create_topic("orders", partitions=2)
+    consumer = calm.group("g", ["orders"]).consumer("c")
+    calm.run_until(lambda: len(consumer.positions()) == 2, timeout=20)
+    producer = calm.producer("p", "manual")
+    polls: list[list[int]] = []
+    for waits in (0, 0, 1, 2, 3, 0):
+        for _ in range(waits):
+            assert not consumer.poll(timeout="1ms")
+        send_to_each(producer, 2)
+        polls.append([record.partition for record in consumer.poll(timeout=5)])
+    assert polls in ([[0, 1], [1, 0]] * 3, [[1, 0], [0, 1]] * 3)
+
+
 def test_a_paused_partition_gives_nothing_until_resumed(cluster: wt.Cluster) -> None:
     cluster.create_topic("orders", partitions=2)
     consumer = cluster.group("g", ["orders"], **QUICK).consumer("c")
@@ -407,6 +435,24 @@ def test_running_consumers_work_by_themselves(cluster: wt.Cluster) -> None:
     fill(cluster, "orders", 100)
     cluster.run_until(lambda: sum(group.lag().values()) == 0, timeout=20)
     assert sorted(done) == list(range(100))
+
+
+def test_a_running_consumer_works_on_all_that_has_come_at_one_moment_as_one_lot(
+    calm: wt.Cluster,
+) -> None:
+    calm.create_topic("orders", partitions=2)
+    service = wt.ConstantService("10ms", per_batch="1s")
+    consumer = calm.group("g", ["orders"]).consumer("c", service=service)
+    calm.run_until(lambda: len(consumer.positions()) == 2, timeout=20)
+    producer = calm.producer("p", "manual")
+    send_to_each(producer, 2)
+    calm.run(for_=0.5)
+    send_to_each(producer, 2)  # while it works
+    calm.run(for_=5)
+    lots = Counter(event.time_us for event in calm.events.of("delivered"))
+    assert list(lots.values()) == [2, 2]
+    first, second = lots
+    assert second - first == 1_020_000
 
 
 def test_a_handler_that_raises_gets_its_records_again(cluster: wt.Cluster) -> None:
