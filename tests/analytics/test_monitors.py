@@ -11,7 +11,7 @@ from logs import S, event
 import wavetank as wt
 from wavetank import analytics
 
-RUNS = (("storm", 5), ("storm", 0), ("behind", 1), ("behind", 2))
+RUNS = (("storm", 5), ("storm", 0), ("behind", 3), ("behind", 4))
 
 
 def appended(second: float, end: int, topic: str = "orders") -> wt.Event:
