@@ -18,7 +18,7 @@ import pykka
 
 from ..model.durations import Duration, to_seconds, to_us
 from ..model.errors import NothingLeftError, TimeStandsStillError, WavetankError
-from ..model.network import CALM, Verdict
+from ..model.network import CALM
 from ..strategies.network import Always, Network, constant
 from .host import Host
 from .observer import SimulatedObserver
@@ -261,27 +261,20 @@ class SimulatedSystem(System):
         """
         target = item[0].node
         link = source.links.get(target)
-        if link is None or link.faults is not CALM:
+        if link is None or link.faults is not CALM or self._latency_us is None:
             super().transmit(source, item)
             return
-        now_us = self.now_us
-        verdict: int | Verdict | None = self._latency_us
-        if verdict is None:
-            verdict = self.network(source.name, target.name, item[1], now_us, link.random)
-        if type(verdict) is int and verdict >= 0:
-            due_us = now_us + verdict
-            if due_us < link.last_us:
-                due_us = link.last_us
-            link.last_us = due_us
-            agenda = self.agenda
-            items = agenda.due.get(due_us)
-            if items is None:
-                agenda.add(due_us, item)
-            else:
-                items.append(item)
-                agenda.size += 1
+        due_us = self.now_us + self._latency_us
+        if due_us < link.last_us:
+            due_us = link.last_us
+        link.last_us = due_us
+        agenda = self.agenda
+        items = agenda.due.get(due_us)
+        if items is None:
+            agenda.add(due_us, item)
         else:
-            self._carry_out(verdict, link, item, source, target)
+            items.append(item)
+            agenda.size += 1
 
     def _deliver(self, link: Link, due_us: int, item: Item) -> None:
         self.agenda.add(due_us, item)

@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from reprlib import repr as short
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
@@ -28,14 +28,12 @@ import numpy.typing as npt
 from .errors import BadValueError
 from .record import NOWHERE, Header, Record, record_of
 
-_UNKNOWN: Final = -1
-
 
 class _Unsealed:
     """A batch while it is being filled in."""
 
     __slots__ = (
-        "_bytes", "_columns", "_start", "append_time_us", "base_offset", "count", "epoch",
+        "_columns", "_start", "append_time_us", "base_offset", "bytes", "count", "epoch",
         "producer", "sequence",
     )  # fmt: skip
 
@@ -61,8 +59,8 @@ class Batch(_Unsealed):
     """Keys, values, headers, timestamps and sizes of this batch and all it was cut from."""
     _start: int
     """The index of the first record in those columns."""
-    _bytes: int
-    """The total size, or _UNKNOWN while nobody has asked."""
+    bytes: int
+    """The size of all records together."""
 
     def __new__(
         cls,
@@ -90,7 +88,7 @@ class Batch(_Unsealed):
             lowest, total = sizes, sizes * count
         else:
             sizes = _frozen_ints("sizes", sizes, count)
-            lowest, total = int(np.min(sizes, initial=0)), _UNKNOWN
+            lowest, total = int(np.min(sizes, initial=0)), int(np.sum(sizes))
         if lowest < 0:
             raise BadValueError(f"column sizes: got {lowest}, expected zero or more")
         columns = (keys, values, headers, timestamps_us, sizes)
@@ -104,14 +102,14 @@ class Batch(_Unsealed):
     def stamped(self, base_offset: int, append_time_us: int, epoch: int) -> "Batch":
         """Return the same records as a log has them."""
         return _seal(
-            self.producer, self.sequence, self.count, self._columns, self._start, self._bytes,
+            self.producer, self.sequence, self.count, self._columns, self._start, self.bytes,
             base_offset, append_time_us, epoch,
         )  # fmt: skip
 
     def numbered(self, sequence: int) -> "Batch":
         """Return the same records, numbered from here: a producer counts for each partition."""
         return _seal(
-            self.producer, sequence, self.count, self._columns, self._start, self._bytes,
+            self.producer, sequence, self.count, self._columns, self._start, self.bytes,
             self.base_offset, self.append_time_us, self.epoch,
         )  # fmt: skip
 
@@ -130,10 +128,11 @@ class Batch(_Unsealed):
     def part(self, start: int, stop: int) -> "Batch":
         """Return the records between two places, which there are."""
         count = stop - start if stop > start else 0
-        base, sizes = self.base_offset, self._columns[4]
+        base, sizes, first = self.base_offset, self._columns[4], self._start + start
+        whole = type(sizes) is int
+        total = sizes * count if whole else int(sizes[first : first + count].sum())
         return _seal(
-            self.producer, self.sequence + start, count, self._columns, self._start + start,
-            sizes * count if type(sizes) is int else _UNKNOWN,
+            self.producer, self.sequence + start, count, self._columns, first, total,
             base + start if base >= 0 else base, self.append_time_us, self.epoch,
         )  # fmt: skip
 
@@ -157,7 +156,7 @@ class Batch(_Unsealed):
         numbers = numbers.astype(np.uint16 if partitions <= 2**16 else np.int64)
         order = np.argsort(numbers, kind="stable")
         columns = tuple(_taken(self._column(position), order) for position in range(5))
-        ordered = _seal(self.producer, self.sequence, self.count, columns, 0, _UNKNOWN)
+        ordered = _seal(self.producer, self.sequence, self.count, columns, 0, self.bytes)
         pieces = {}
         start = 0
         for partition, count in enumerate(np.bincount(numbers).tolist()):
@@ -190,16 +189,6 @@ class Batch(_Unsealed):
     def sizes(self) -> int | npt.NDArray[Any]:
         """The size of each record, or of every one, in bytes."""
         return self._column(4)  # type: ignore[no-any-return]
-
-    @property
-    def bytes(self) -> int:
-        """The size of all records together."""
-        total = self._bytes
-        if total == _UNKNOWN:
-            sizes = self.sizes
-            total = sizes * self.count if isinstance(sizes, int) else int(sizes.sum())
-            object.__setattr__(self, "_bytes", total)
-        return total
 
     @property
     def latest_us(self) -> int:
@@ -284,7 +273,7 @@ def _seal(
     batch.count = count
     batch._columns = columns
     batch._start = start
-    batch._bytes = total
+    batch.bytes = total
     batch.base_offset = base_offset
     batch.append_time_us = append_time_us
     batch.epoch = epoch
