@@ -305,10 +305,13 @@ class Actor:
         log, now_us = system.log, system.now_us
         clock_us = node.clock_us(now_us) if node.drift_ppm else now_us + node.offset_us
         text = NULL_INT if detail is None else log.detail(detail)
-        log.extend(pack(
+        buffer = log.buffer
+        buffer.extend(pack(
             subject, text, now_us, batch.base_offset, batch.count, batch.bytes, epoch, lamport,
             batch.append_time_us, clock_us,
         ))  # fmt: skip
+        if len(buffer) >= log.limit:
+            log.reached_limit()
 
     def record_batch(self, kind: str, rows: int, **columns: Any) -> None:
         """Record many events of one kind at once, a column at a time.

@@ -119,7 +119,8 @@ class EventLog:
         self._lock = Lock()
         """Held while rows move from the buffer to the batches, and from there to a segment."""
         self._waiting = Waiting()
-        self._buffer = self._waiting.packed
+        self.buffer = self._waiting.packed
+        """The packed rows; who adds one at a time may do without a call of `extend`."""
         self._batches: list[pa.RecordBatch] = []
         self._batched = 0
         """How many rows have left the buffer: the sequence of the one at its front."""
@@ -130,7 +131,8 @@ class EventLog:
         # PyArrow loads pandas, if it is there, with the first array it makes; at the exit of the
         # interpreter, where a forgotten log is closed, it is too late for that.
         pa.array([], pa.string())
-        self._limit = self._next_limit()
+        self.limit = self._next_limit()
+        """At how many bytes in the buffer `reached_limit` is to be called."""
         self._closed = False
         self._flusher: Thread | None = None
         self._stop_flusher = Signal()
@@ -141,10 +143,10 @@ class EventLog:
 
     def extend(self, packed: bytes) -> None:
         """Add events that were packed (model/rows.py), all at once. From any thread."""
-        buffer = self._buffer
+        buffer = self.buffer
         buffer.extend(packed)
-        if len(buffer) >= self._limit:
-            self._reached_limit()
+        if len(buffer) >= self.limit:
+            self.reached_limit()
 
     def subject(self, subject: Subject) -> int:
         """Give the number of what events are about, to pack them with: the same in all the run."""
@@ -217,7 +219,7 @@ class EventLog:
                 self._write()
                 write_info(self._directory, self._info)
             self._closed = True
-            self._limit = 0
+            self.limit = 0
         self._raise_listener_error()
 
     # Reading: the same while the run goes on and after it, from memory and from files
@@ -267,18 +269,18 @@ class EventLog:
     # From the buffer to batches to segments. Whatever these raise, and even if Ctrl-C comes in
     # between, each row stays in exactly one place: results are computed first and put in after.
 
-    def _reached_limit(self) -> None:
+    def reached_limit(self) -> None:
         """Flush if it is time; leave it to the thread that is at it already, unless it lags."""
-        lags = len(self._buffer) >= _CHUNKS_TO_WAIT * self._chunk_rows * ROW_BYTES
+        lags = len(self.buffer) >= _CHUNKS_TO_WAIT * self._chunk_rows * ROW_BYTES
         if not self._lock.acquire(blocking=lags):
             return
         try:
-            waiting = len(self._buffer)
+            waiting = len(self.buffer)
             if self._closed or waiting >= self._chunk_rows * ROW_BYTES or self._segment_is_old():
                 self._flush()
                 self._write_if_due()
             else:
-                self._limit = self._next_limit(waiting)
+                self.limit = self._next_limit(waiting)
         finally:
             self._lock.release()
 
@@ -312,7 +314,7 @@ class EventLog:
             self._batches[keep:] = [merged]
         self._batched += batch.num_rows
         self._waiting.drop(rows_from_buffer)
-        self._limit = self._next_limit()
+        self.limit = self._next_limit()
         if self._listener is not None and batch.num_rows:
             self._tell(self._listener, batch)
 

@@ -112,6 +112,8 @@ class Partition(Janitor):
         self.inherited = lead.state.subscriptions if lead.state is not None else ()
         self.appended_from: dict[str, int] = {}
         """The subjects of the events that tell of appended batches, by producer."""
+        self.acknowledged_by: dict[tuple[str, str], int] = {}
+        """The subjects of those that tell of commits, by group and member."""
         self.disk_us = settings.disk_write_us
         self.disk_free_us = 0
         self.resigned = False
@@ -227,7 +229,8 @@ class Partition(Janitor):
         request, offset, max_bytes, min_bytes, max_wait_us, group, member, generation = fetch
         if group is not None:
             cursor = self.cursors.get(group)
-            if cursor is None or not cursor.may_act(member, generation):
+            # As `may_act` says, without a call: every fetch is asked twice.
+            if cursor is None or member != cursor.owner or generation < cursor.generation:
                 self.send(asker, Fenced(request, cursor.generation if cursor else -1))
                 return True
         log = self.log
@@ -300,9 +303,11 @@ class Partition(Janitor):
         before = cursor.commit(offset)
         if commit.begun is not None:
             before = max(before, commit.begun)
-        subject = self.subject(
-            kinds.ACKNOWLEDGED, self.partition, group=commit.group, member=commit.member
-        )
+        who = commit.group, commit.member
+        subject = self.acknowledged_by.get(who)
+        if subject is None:
+            subject = self.subject(kinds.ACKNOWLEDGED, self.partition, group=who[0], member=who[1])
+            self.acknowledged_by[who] = subject
         self.record_pieces(subject, self.log.pieces(before, offset), commit.generation)
         self.reply(Committed(commit.request, offset))
 

@@ -127,9 +127,10 @@ class Producer(Accumulator):
 
     @receives(Appended)
     def on_appended(self, appended: Appended) -> None:
-        flight = self.land(appended.request)
+        flight = self.flights.pop(appended.request, None)
         if flight is not None:
             lane = flight.lane
+            lane.in_flight -= 1
             lane.settle(flight)
             if flight.askers:
                 self.confirm(flight, appended.base_offset, appended.append_time_us)
