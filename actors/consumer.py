@@ -114,7 +114,9 @@ class Consumer(Reader):
                 share.position = batch.base_offset + batch.count
                 taken.append((share, batch))
                 pieces.append((partition, batch, 0))
-                self.delivered(share, batch)
+                producer = batch.producer
+                subject = share.delivered_from.get(producer) or self.delivery(share, producer)
+                self.record_whole(subject, batch, self.generation)
             self.advance(share)
         return tuple(pieces)
 

@@ -74,7 +74,10 @@ class Generator(Producer):
         limit = self.settings.batch_size
         for number, piece in self.spread(batch, keys, topic):
             partition = self.partitions[number]
-            for part in (piece,) if piece.bytes <= limit else cut(piece, limit):
+            if piece.bytes <= limit:
+                self.enqueue(partition, piece, ())
+                continue
+            for part in cut(piece, limit):
                 self.enqueue(partition, part, ())
         if topic.name in self.stickies:
             old = self.stickies[topic.name]

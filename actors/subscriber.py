@@ -201,7 +201,10 @@ class Subscriber(Settler):
                 pieces.append((lane.partition, batch, retries))
                 self.taken.append((lane, batch))
                 self.lot_until_us = min(self.lot_until_us, until_us)
-                self.delivered(lane, batch, retries)
+                producer = batch.producer
+                subject = lane.delivered_from.get(producer) or self.delivery(lane, producer)
+                detail = f"retry {retries}" if retries else None
+                self.record_whole(subject, batch, self.generation, detail)
         return tuple(pieces)
 
     def pop(self, lane: Inflow, count: int) -> None:

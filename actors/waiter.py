@@ -20,7 +20,6 @@ from .member import Member, S
 from .worker import Work, WorkDone, Worker, WorkFailed
 
 if TYPE_CHECKING:
-    from ..model.batch import Batch
     from ..model.records import Piece
     from ..model.settings import ConsumerSettings
     from .ref import Ref
@@ -153,16 +152,13 @@ class Waiter(Member[S]):
         took_us = self.job.service.batch_us(count, self.numpy_random)
         self.after(round(took_us * self.pace), WorkDone(self.lots))
 
-    def delivered(self, share: S, batch: Batch, retries: int = 0) -> None:
-        producer = batch.producer
-        subject = share.delivered_from.get(producer)
-        if subject is None:
-            subject = share.delivered_from[producer] = self.subject(
-                kinds.DELIVERED, share.partition, producer=producer, group=self.group,
-                member=self.member,
-            )  # fmt: skip
-        detail = f"retry {retries}" if retries else None
-        self.record_whole(subject, batch, self.generation, detail)
+    def delivery(self, share: S, producer: str) -> int:
+        """Make and keep the subject of the events that tell of what was handed out."""
+        subject = share.delivered_from[producer] = self.subject(
+            kinds.DELIVERED, share.partition, producer=producer, group=self.group,
+            member=self.member,
+        )  # fmt: skip
+        return subject
 
     @receives(WorkDone)
     def on_work_done(self, done: WorkDone) -> None:

@@ -48,13 +48,13 @@ class Waiting:
         self._numbers: dict[Subject, int] = {}
         self._subjects: dict[int, Subject] = {}
         self._details: dict[int, str] = {}
-        self._next_subject, self._next_detail = count(), count()
+        self._next_subject, self._next_detail = count(1), count()
 
     def __len__(self) -> int:
         return len(self.packed) // ROW_BYTES
 
     def subject(self, subject: Subject) -> int:
-        """Give the number of a subject, which stays the same."""
+        """Give the number of a subject, from 1 on, which stays the same."""
         try:
             number = self._numbers.get(subject)
         except TypeError:
