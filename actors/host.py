@@ -81,7 +81,7 @@ class Host(pykka.Actor):
         self.watchers: list[Ref] = []
         self.children: dict[str, Host] = {}
         self.actor = program.make()
-        self.actor._host = self
+        self.adopt()
         self.table = self.actor.handlers
 
     @property
@@ -103,6 +103,14 @@ class Host(pykka.Actor):
     @property
     def _stream(self) -> str:
         return self.ref.name if self.life == 1 else f"{self.ref.name}#{self.life}"
+
+    def adopt(self) -> None:
+        """Be the host of the actor: from now on it has effects."""
+        self.actor._host = self
+
+    def abandon(self) -> None:
+        """See to it that the actor has no effect any more, whatever it still does."""
+        self.actor._host = _GRAVE
 
     # The outside's ways in
 
@@ -205,7 +213,7 @@ class Host(pykka.Actor):
 
     def restart(self) -> None:
         """Put a fresh actor into this host; inbox, watchers and random streams stay."""
-        self.actor._host = _GRAVE
+        self.abandon()
         for child in list(self.children.values()):
             child.kill("parent restarted")
         try:
@@ -213,7 +221,7 @@ class Host(pykka.Actor):
         except Exception as error:
             self.fail(error, Start())
             return
-        self.actor._host = self
+        self.adopt()
         self.note(kinds.RESTARTED)
         self.receive(Start(), self.ref, self.lamport)
 
@@ -239,7 +247,7 @@ class Host(pykka.Actor):
             if reason != "stopped":
                 self.actor.killed()
             self.note(kinds.STOPPED, reason)
-            self.actor._host = _GRAVE
+            self.abandon()
             del self.node.hosts[self.ref.name]
             if self.program.parent is not None:
                 self.program.parent.children.pop(self.ref.name, None)
