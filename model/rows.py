@@ -81,21 +81,27 @@ class Waiting:
 
     def pack(self, row: Row) -> bytes:
         """Pack a row, or say what is wrong with it."""
-        if len(row) != len(ROW_FIELDS):
+        try:
+            (
+                time_us, kind, node, actor, topic, partition, group, member, producer,
+                base_offset, count, size, epoch, lamport, append_time_us, clock_us, detail,
+            ) = row  # fmt: skip
+        except ValueError:
             raise BadValueError(
                 f"a row of the event log: got {len(row)} cells, expected {len(ROW_FIELDS)}"
-            )
-        subject, numbers = self.subject(row[1:9]), (row[0], *row[9:16])
-        detail = row[-1]
+            ) from None
+        subject = self.subject((kind, node, actor, topic, partition, group, member, producer))
         text = NULL_INT if detail is None else self.detail(detail)
         try:
-            if row[0] != NULL_INT:
-                return pack(subject, text, *numbers)
+            if time_us != NULL_INT:
+                return pack(
+                    subject, text, time_us, base_offset, count, size, epoch, lamport,
+                    append_time_us, clock_us,
+                )  # fmt: skip
         except struct.error:
             pass
-        fields = (ROW_FIELDS[0], *_NUMBER_FIELDS)
-        cells = [checked(field, cell) for field, cell in zip(fields, numbers, strict=True)]
-        return pack(subject, text, *cells)
+        pairs = zip((ROW_FIELDS[0], *_NUMBER_FIELDS), (time_us, *row[9:16]), strict=True)
+        return pack(subject, text, *[checked(field, cell) for field, cell in pairs])
 
     def drop(self, rows: int) -> None:
         """Take the first rows away."""
