@@ -197,11 +197,11 @@ class Actor:
 
     def after(self, delay_us: int, message: object) -> Timer:
         """Get `message` from oneself after a delay; the timer can be cancelled."""
-        return self._host.system.set_timer(self, delay_us, message, False)
+        return self._host.system.set_timer(self, delay_us, message, periodic=False)
 
     def every(self, period_us: int, message: object) -> Timer:
         """Get `message` from oneself once every period, until cancelled."""
-        return self._host.system.set_timer(self, period_us, message, True)
+        return self._host.system.set_timer(self, period_us, message, periodic=True)
 
     def spawn(
         self,

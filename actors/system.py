@@ -234,7 +234,7 @@ class System(Fabric):
             elif watcher.ref not in ref.host.watchers:
                 ref.host.watchers.append(watcher.ref)
 
-    def set_timer(self, actor: Actor, delay_us: int, message: object, periodic: bool) -> Timer:
+    def set_timer(self, actor: Actor, delay_us: int, message: object, *, periodic: bool) -> Timer:
         """Arm a timer of an actor."""
         if delay_us < 0 or (periodic and not delay_us):
             raise BadValueError(

@@ -122,6 +122,18 @@ def test_started_runs_before_the_first_message_and_stopped_at_the_end(engine: An
     assert [event.actor for event in system.events.of("closed")] == ["book"]
 
 
+def test_an_actor_may_send_in_a_way_of_its_own(system: Any, settle: Any) -> None:
+    class Polite(Notebook):
+        def send(self, to: wt.Ref, message: object) -> None:
+            super().send(to, Note("please"))
+            super().send(to, message)
+
+    polite, book = system.spawn(Polite, "polite"), system.spawn(Notebook, "book", node="m")
+    polite.tell(Pass(book, "now"))
+    settle(system)
+    assert notes(book) == ["please", "now"]
+
+
 def test_stop_lets_an_actor_finish_what_is_in_its_inbox(system: Any, settle: Any) -> None:
     book = system.spawn(Notebook, "book")
     book.tell(Note("before"))

@@ -167,6 +167,23 @@ def test_a_handler_that_a_live_crash_interrupts_has_no_further_effect() -> None:
         assert notes(book) == []
 
 
+def test_an_actor_that_crashes_its_own_node_has_no_further_effect(system: Any, settle: Any) -> None:
+    class Saboteur(wt.Actor):
+        def __init__(self, other: wt.Ref) -> None:
+            self.other = other
+
+        @wt.receives(Tick)
+        def on_tick(self, tick: Tick) -> None:
+            self.send(self.other, Note("before"))
+            system.crash("n")
+            self.send(self.other, Note("from beyond"))
+
+    book = system.spawn(Notebook, "book", node="m")
+    system.spawn(Saboteur, "saboteur", book, node="n").tell(Tick())
+    settle(system)
+    assert notes(book) == ["before"]
+
+
 def test_a_paused_node_does_nothing_and_loses_nothing(system: Any, settle: Any) -> None:
     a, b = system.spawn(Notebook, "a", node="l"), system.spawn(Notebook, "b", node="r")
     settle(system)
