@@ -6,12 +6,15 @@ export PYTHON
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
-ROOMS := actors analytics model strategies
+# Strict: a page that is not in the menu, or a link that leads nowhere, is an error. The variable
+# silences an advertisement that the theme prints with every build.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs --quiet build --strict
+ROOMS := actors analytics cli model scenarios strategies
 
-.PHONY: help demo test test-browser lint bench bench-report clean tools links
+.PHONY: help demo test test-storms test-kill test-durability test-browser test-kafka lint docs picture bench bench-report clean tools links
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.installed ## run the demonstration
 	@rm -rf runs/demo
@@ -19,16 +22,44 @@ demo: $(VENV)/.installed ## run the demonstration
 	@echo
 	@$(VENV)/bin/wavetank report runs/demo
 
-test: $(VENV)/.installed ## run the tests
-	@$(RUN) -m pytest
+test: $(VENV)/.installed ## run the tests, except those in a browser and with Kafka's tools
+	@$(RUN) -m pytest -m 'not browser and not kafka'
+
+test-storms: $(VENV)/.installed ## try eight times as many random runs of groups
+	@STORMS=8 $(RUN) -m pytest tests/actors/broker/test_coordinator.py \
+		tests/actors/broker/test_delivery_storms.py
+
+test-kill: $(VENV)/.installed ## kill a cluster with a data directory a hundred times
+	@KILLS=100 $(RUN) -m pytest -n 0 tests/actors/test_kill.py
+
+test-durability: $(VENV)/.installed ## try a thousand random runs with crashes and power losses
+	@DURABILITY=25 $(RUN) -m pytest tests/actors/test_durability.py
 
 test-browser: $(VENV)/.browser ## open reports in a real browser
-	@$(RUN) -m pytest -m browser
+	@if .ci/find-browser >/dev/null; then \
+		$(RUN) -m pytest -m browser; \
+	else \
+		echo "***************************************************************"; \
+		echo "* NO BROWSER: the tests of reports in a browser were NOT RUN. *"; \
+		echo "* Install Chromium or Google Chrome, then: make test-browser  *"; \
+		echo "***************************************************************"; \
+	fi
 
-lint: $(VENV)/.installed links ## check format, style and types
+test-kafka: $(VENV)/.installed ## compare the log's files with Kafka's own tools, by Maven
+	@$(RUN) -m pytest -m kafka
+
+lint: $(VENV)/.installed links ## check format, style, types and documentation
 	@$(RUN) -m ruff format --check
 	@$(RUN) -m ruff check
 	@$(RUN) -m mypy
+	@$(MKDOCS)
+
+docs: $(VENV)/.installed links ## build the documentation into site/
+	@$(MKDOCS)
+	@echo "the documentation is in site/index.html"
+
+picture: $(VENV)/.browser ## take the picture in the README again, after make demo
+	@$(RUN) docs/picture.py
 
 bench: $(VENV)/.bench ## measure, side by side with the alternatives; ONLY=sweeps,… some of it
 	@$(RUN) bench $(ONLY)
@@ -37,7 +68,7 @@ bench-report: $(VENV)/.installed ## write bench/REPORT.md from what was measured
 	@$(RUN) bench/results.py
 
 clean: ## remove the environment, caches and everything generated
-	@rm -rf $(VENV) .lint build dist *.egg-info runs bench/results.json
+	@rm -rf $(VENV) .lint build dist site *.egg-info runs bench/results.json
 	@rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -49,7 +80,7 @@ tools:
 $(VENV)/.installed: setup.cfg pyproject.toml | tools
 	@echo "Preparing $(VENV); the first time takes a minute or two."
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP_INSTALL) --editable '.[test,lint]'
+	@$(PIP_INSTALL) --editable '.[test,lint,docs]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.installed
@@ -58,8 +89,6 @@ $(VENV)/.bench: $(VENV)/.installed
 
 $(VENV)/.browser: $(VENV)/.installed
 	@$(PIP_INSTALL) --editable '.[browser]'
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
-		$(RUN) -m playwright install chromium
 	@touch $@
 
 # The package under its own name for mypy, which cannot be told that this folder is wavetank.

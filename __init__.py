@@ -1,178 +1,91 @@
 """Wavetank: a wave tank for event-streaming systems.
 
-Everything a user imports: `import wavetank as wt`. Analytics is not here, because it loads Spark:
-`from wavetank import analytics`.
+Everything a user imports: `import wavetank as wt`. Families of names are in namespaces:
+
+- `wt.actions`: what the timeline of a scenario does
+- `wt.load`: arrivals, keys, sizes and service times
+- `wt.network`: latencies, verdicts and faults of links
+- `wt.errors`: everything that is raised
+
+Analytics is not here, because it loads Spark: `from wavetank import analytics`.
 """
 
-from pykka import ActorDeadError, Future, Timeout
-
-from .actors.actor import Actor, Ended, receives
-from .actors.burial import DeadLetter, dead_letter
+from .actors import errors
+from .actors.broker.dead_letters import DeadLetter, dead_letter
 from .actors.cluster import Cluster
-from .actors.eventlog import EventLog
-from .actors.live import LiveSystem
-from .actors.ref import Ref
-from .actors.simulated import SimulatedSystem
-from .actors.timers import Timer
-from .model.errors import (
-    BadValueError,
-    NothingLeftError,
-    PayloadError,
-    ProducerFencedError,
-    ScenarioError,
-    TimeStandsStillError,
-    UnhandledMessageError,
-    UnknownNameError,
-    WavetankError,
-)
-from .model.events import Event
-from .model.exchange import Receipt
-from .model.network import DROP, HOLD, Faults, Verdict
+from .actors.engine.actor import Actor, Ended, receives
+from .actors.engine.event_log import EventLog
+from .actors.engine.live import LiveSystem
+from .actors.engine.ref import Ref
+from .actors.engine.simulated import SimulatedSystem
+from .actors.engine.timers import Timer
+from .actors.groups import ConsumerGroup, ConsumerHandle
+from .actors.handles import ProducerHandle
+from .actors.history import HistoryPage
+from .model.disk import DiskModel
+from .model.events.schema import Event
+from .model.log.record import Record
+from .model.log.records import Records
+from .model.messages.client import RecordMetadata
 from .model.payloads import Payload
-from .model.record import Record
-from .model.records import Records
 from .model.topics import Topic, TopicPartition
-from .reporting import Run, run
-from .strategies.actions import (
-    Crash,
-    Cut,
-    Delay,
-    Disturb,
-    Heal,
-    Pause,
-    Rate,
-    Restart,
-    Resume,
-    Skew,
-    Slow,
-    Start,
-    Stop,
-)
-from .strategies.arrivals import Bursts, Constant, Daily, Poisson, trace
-from .strategies.assignment import cooperative
-from .strategies.network import Network, constant, lognormal, uniform
-from .strategies.scenario import (
+from .scenarios import actions, network
+from .scenarios.files.scenario_file import load as load_scenario
+from .scenarios.runner import Run, run
+from .scenarios.scenario import (
     ClusterPlan,
-    ConstantLatency,
     GroupPlan,
-    LognormalLatency,
     Objective,
     ProducerPlan,
     Scenario,
     TopicPlan,
-    UniformLatency,
 )
-from .strategies.scenario_files import load as load_scenario
-from .strategies.timeline import (
-    AddBroker,
-    AddConsumers,
-    AddPartitions,
-    Replay,
-    SwitchAssignor,
-)
-from .strategies.workload import (
-    ConstantService,
-    ExponentialService,
-    FixedSize,
-    Load,
-    LognormalService,
-    LognormalSizes,
-    NoKeys,
-    OneKey,
-    UniformKeys,
-    ZipfKeys,
-)
-from .sweeping import Plan, Sweep, plan, sweep
+from .scenarios.sweep.sweep import Plan, Sweep, plan, sweep
+from .strategies import load
+from .strategies.assignment import cooperative
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "DROP",
-    "HOLD",
     "Actor",
-    "ActorDeadError",
-    "AddBroker",
-    "AddConsumers",
-    "AddPartitions",
-    "BadValueError",
-    "Bursts",
     "Cluster",
     "ClusterPlan",
-    "Constant",
-    "ConstantLatency",
-    "ConstantService",
-    "Crash",
-    "Cut",
-    "Daily",
+    "ConsumerGroup",
+    "ConsumerHandle",
     "DeadLetter",
-    "Delay",
-    "Disturb",
+    "DiskModel",
     "Ended",
     "Event",
     "EventLog",
-    "ExponentialService",
-    "Faults",
-    "FixedSize",
-    "Future",
     "GroupPlan",
-    "Heal",
+    "HistoryPage",
     "LiveSystem",
-    "Load",
-    "LognormalLatency",
-    "LognormalService",
-    "LognormalSizes",
-    "Network",
-    "NoKeys",
-    "NothingLeftError",
     "Objective",
-    "OneKey",
-    "Pause",
     "Payload",
-    "PayloadError",
     "Plan",
-    "Poisson",
-    "ProducerFencedError",
+    "ProducerHandle",
     "ProducerPlan",
-    "Rate",
-    "Receipt",
     "Record",
+    "RecordMetadata",
     "Records",
     "Ref",
-    "Replay",
-    "Restart",
-    "Resume",
     "Run",
     "Scenario",
-    "ScenarioError",
     "SimulatedSystem",
-    "Skew",
-    "Slow",
-    "Start",
-    "Stop",
     "Sweep",
-    "SwitchAssignor",
-    "TimeStandsStillError",
-    "Timeout",
     "Timer",
     "Topic",
     "TopicPartition",
     "TopicPlan",
-    "UnhandledMessageError",
-    "UniformKeys",
-    "UniformLatency",
-    "UnknownNameError",
-    "Verdict",
-    "WavetankError",
-    "ZipfKeys",
-    "constant",
+    "actions",
     "cooperative",
     "dead_letter",
+    "errors",
+    "load",
     "load_scenario",
-    "lognormal",
+    "network",
     "plan",
     "receives",
     "run",
     "sweep",
-    "trace",
-    "uniform",
 ]

@@ -1,1 +1,1 @@
-"""Who talks to whom: the live and the simulated engine, and one file per kind of actor."""
+"""Actors: the engines, the brokers, the clients, and the cluster as a user holds it."""

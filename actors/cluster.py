@@ -1,147 +1,404 @@
-"""A cluster as its user sees it: topics, producers, groups; on either engine.
+"""The cluster that a user holds: brokers, topics, producers and groups, on either engine.
 
-Everything here stands outside the system of actors: it spawns them, asks them and waits. In a
-simulation waiting is what makes virtual time pass.
+A cluster stands outside the actors: it spawns them, asks them and waits for their answers. In a
+simulation, waiting makes virtual time pass.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import attrs
 from pykka import Timeout
 
-from ..model.delivery import DELIVERIES, Delivery
-from ..model.durations import Duration, to_us
+from ..model.callables import require_plain
+from ..model.disk import DiskModel
+from ..model.durations import Duration, format_duration, to_us
 from ..model.errors import BadValueError, UnknownNameError
-from ..model.exchange import Fetch, Inspect, OutOfRange, PartitionView
-from ..model.membership import DescribeGroup, GroupView, SetAssignor
-from ..model.protocol import (
-    AddPartitions,
+from ..model.messages.client import Fetch, Inspect, OutOfRange, PartitionView
+from ..model.messages.cluster import (
     CreateGroup,
+    CreatePartitions,
     CreateTopic,
     DeleteTopic,
     GetMetadata,
     GroupConfig,
     Metadata,
-    Refused,
+    RequestRefused,
+    Reservation,
 )
-from ..model.settings import ClusterSettings, ConsumerSettings, ProducerSettings, from_mapping
-from ..model.topics import Topic, TopicPartition
+from ..model.messages.group import DescribeGroup, GroupView, SetAssignor
+from ..model.messages.share import DELIVERIES, Delivery
+from ..model.numbers import check_whole
+from ..model.settings import ClusterSettings, ConsumerSettings, ProducerSettings, describe_ignored
+from ..model.topics import Cleanup, Topic, TopicPartition
 from ..model.views import ClusterView, TopicView
 from ..strategies.assignment import EVERYONE, resolve
 from ..strategies.partitioning import partitioner as resolve_partitioner
-from .broker import Broker
-from .controller import Controller
-from .generator import Generator
-from .groups import Group
-from .handles import ProducerHandle, load_settings, topic_names
-from .keeper import Keeper, fetch
-from .live import LiveSystem
-from .producer import Producer
-from .simulated import SimulatedSystem
+from .broker.broker import Broker
+from .broker.controller import Controller
+from .broker.payload_store import PayloadStore
+from .client.load_generator import LoadGenerator
+from .client.payload_client import fetch_payload
+from .client.producer import Producer
+from .engine.live import LiveSystem
+from .engine.simulated import SimulatedSystem
+from .groups import ConsumerGroup, check_policy
+from .handles import REQUEST_TIMEOUT_S, ProducerHandle, load_settings, topic_names
+from .history import HistoryPage, read_history
+from .settling import look_around
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from ..model.record import Record
-    from ..strategies.network import Network
+    from ..model.log.record import Record
+    from ..strategies.network import NetworkModel
     from ..strategies.workload import Load
-    from .eventlog import EventLog, Listener
-    from .ref import Ref
+    from .client.worker import OnHandlerError
+    from .engine.event_log import EventLog, Listener
+    from .engine.ref import Ref
 
-PATIENCE_S: Final = 120.0
-"""How long the outside waits for the cluster to do as it is told."""
-
-GLANCE: Final = "10ms"
+CHECK_INTERVAL: Final = "10ms"
+"""How often a condition is checked that has to be waited for."""
+SETTLE_INTERVAL: Final = "50ms"
+"""How often `Cluster.settle` looks around."""
 READ_BYTES: Final = 1_048_576
+"""How much one fetch of `Cluster.read` gets."""
 
-# What a Kafka broker's own server.properties sets: nobody wants to wait for a group of one.
-NO_DELAY: Final = {"group_initial_rebalance_delay_ms": 0}
+logger = logging.getLogger("wavetank")
+
+DEFAULTS: Final = {"group_initial_rebalance_delay_ms": 0}
+"""Where a cluster differs from `ClusterSettings`: as in the server.properties that Kafka ships, a
+group of one does not wait for more members."""
 
 
 class Cluster:
-    """Brokers, a controller, and whoever talks to them."""
+    """A controller, brokers, and the producers and consumers that use them.
+
+    Create one with `Cluster.simulated` or `Cluster.live`, as a context manager: at the end of the
+    block everything is stopped and the event log is closed.
+
+    A method that asks the cluster for something waits for the answer for at most 120 seconds (of
+    virtual time in a simulation) and then raises `Timeout`. If nothing is left to happen in a
+    simulation, it raises `SimulationDeadlockError`.
+    """
+
+    _last_metadata: Metadata
+    """The controller's last answer, for checks that must not wait for a new one."""
 
     def __init__(
         self,
         engine: type[SimulatedSystem] | type[LiveSystem],
-        seed: int = 0,
+        seed: int,
+        settings: ClusterSettings,
         *,
-        brokers: int = 1,
-        network: Network | None = None,
+        brokers: int,
+        network: NetworkModel | None = None,
         out: str | Path | None = None,
         scenario: object = None,
         listener: Listener | None = None,
         keep: bool = True,
         observe: Duration | None = None,
         payload_dir: str | Path | None = None,
-        **settings: Any,
+        on_handler_error: OnHandlerError = "redeliver",
+        disk: DiskModel | None = None,
+        data_dir: str | Path | None = None,
     ) -> None:
-        """Make a cluster on an engine; `simulated` and `live` are the ways to do so.
-
-        `network` judges what crosses nodes; `out` is a directory for the event log, which else
-        stays in memory; `scenario` is noted there; `listener` hears of every batch of events, and
-        with `keep=False` and no `out` nothing else is left of them. Once in every `observe` it is
-        recorded what inboxes hold and who has sent what to whom. Values of topics that keep them
-        apart go to `payload_dir`, or stay in memory. `settings` are `ClusterSettings`.
-        """
-        if isinstance(brokers, bool) or not isinstance(brokers, int) or brokers < 1:
-            raise BadValueError(f"brokers = {brokers!r}: expected 1 or more")
-        self.settings = from_mapping(ClusterSettings, NO_DELAY, settings).settings
-        self.system = engine(
-            seed, network=network, out=out, scenario=scenario, listener=listener, keep=keep,
-            observe=observe,
-        )  # fmt: skip
-        self.groups: dict[str, Group] = {}
-        self._letters: ProducerHandle | None = None
+        """Start a cluster on an engine; see `simulated` and `live` for the arguments."""
+        check_whole("brokers", brokers, 1)
+        if engine is LiveSystem and settings.storage == "disk" and data_dir is None:
+            raise BadValueError(
+                "storage = 'disk': expected a data_dir as well, the directory for the files"
+            )
+        self.on_handler_error = check_policy(on_handler_error)
+        """What becomes of exceptions of handlers, unless a consumer says otherwise."""
+        self.settings = settings
+        """Settings of brokers, controller and coordinators."""
+        options: dict[str, Any] = {
+            "network": network, "out": out, "scenario": scenario, "listener": listener,
+            "keep": keep, "observe": observe,
+        }  # fmt: skip
+        self.system: SimulatedSystem | LiveSystem
+        if engine is LiveSystem:
+            self.system = LiveSystem(seed, data_dir=data_dir, **options)
+        else:
+            self.system = SimulatedSystem(seed, disk=disk, **options)
+        """The actor system: faults are injected into its nodes and its network."""
+        self.system.timer_stagger = settings.timer_stagger_percent / 100
+        self.system.timer_jitter = settings.timer_jitter_percent / 100
+        self.groups: dict[str, ConsumerGroup] = {}
+        """The groups, by name."""
+        self._ignored_settings: set[str] = set()
+        """Names of settings that the user was warned of."""
+        self.producers: list[ProducerHandle] = []
+        """All producers that were started."""
+        self._dead_letter_producer: ProducerHandle | None = None
         self.payload_dir = payload_dir
-        self.keeper: Ref | None = None
+        """Directory for external payloads."""
+        self.payload_store: Ref | None = None
+        """The actor that stores external payloads, once a topic has them."""
         self.controller = self.system.spawn(
             Controller, "controller", self.settings, node="controller"
         )
+        """The controller's address."""
         self.brokers: list[str] = []
+        """Names of all brokers that were started."""
         for _ in range(brokers):
             self._spawn_broker()
         self._wait_for_brokers(self.brokers)
 
     @classmethod
-    def simulated(cls, seed: int = 0, **options: Any) -> Self:
-        """Make a cluster in virtual time; the options are those of `Cluster`."""
-        return cls(SimulatedSystem, seed, **options)
+    def simulated(
+        cls,
+        seed: int = 0,
+        *,
+        brokers: int = 1,
+        network: NetworkModel | None = None,
+        out: str | Path | None = None,
+        scenario: object = None,
+        listener: Listener | None = None,
+        keep: bool = True,
+        observe: Duration | None = None,
+        payload_dir: str | Path | None = None,
+        on_handler_error: OnHandlerError = "redeliver",
+        disk: DiskModel | None = None,
+        broker_heartbeat_interval_ms: int = 2_000,
+        broker_session_timeout_ms: int = 9_000,
+        group_initial_rebalance_delay_ms: int = 0,
+        storage: Literal["memory", "disk"] = "memory",
+        flush: Literal["interval", "commit"] = "interval",
+        log_flush_interval_messages: int | None = None,
+        log_flush_interval_ms: int | None = None,
+        log_segment_bytes: int = 1_073_741_824,
+        log_roll_ms: int = 604_800_000,
+        log_index_interval_bytes: int = 4_096,
+        log_retention_check_interval_ms: int = 5_000,
+        timer_stagger_percent: int = 0,
+        timer_jitter_percent: int = 0,
+    ) -> Self:
+        """Start a cluster in virtual time: the same seed always gives the same run.
+
+        Args:
+            seed: Seed of all random numbers.
+            brokers: Number of brokers, named broker-0, broker-1 and so on.
+            network: Decides what happens to each message between nodes; by default all arrive
+                after 500 µs.
+            out: New directory for the event log; by default the log stays in memory.
+            scenario: Description of the run, stored with the event log.
+            listener: Called with each batch of events, a `pyarrow.RecordBatch`.
+            keep: Whether an event log in memory keeps its events. With False, they are gone once
+                the listener has had them.
+            observe: Interval at which to record the sizes of inboxes and the numbers of messages;
+                by default they are not recorded.
+            payload_dir: Directory for the values of topics with external payloads; by default
+                they stay in memory.
+            on_handler_error: What becomes of an exception of a handler. "redeliver": it is recorded
+                and logged, and the records are delivered again. "raise": in addition, the call
+                that waits for the cluster raises `HandlerError`, so that a test fails.
+            disk: How long the disks of brokers take, and what they can hold; by default a write
+                takes no time, and a sync a millisecond.
+            broker_heartbeat_interval_ms: How often a broker sends a heartbeat to the controller.
+            broker_session_timeout_ms: Without a heartbeat for this long, a broker is lost.
+            group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits
+                for more members.
+            storage: Where partitions keep their records: in memory, or on the broker's disk.
+            flush: When records on a disk count as stored: "interval", once they are written, or
+                "commit", once they are synced.
+            log_flush_interval_messages: Number of records after which a log is synced.
+            log_flush_interval_ms: Time after which a log is synced.
+            log_segment_bytes: Size at which a new segment of a log begins.
+            log_roll_ms: Age at which a new segment of a log begins.
+            log_index_interval_bytes: Bytes between two entries of the indexes of a log in files.
+            log_retention_check_interval_ms: How often a partition looks for records to remove.
+            timer_stagger_percent: Heartbeats and other periodic work begin at a random moment
+                within this share of their first interval. Scenarios have 100.
+            timer_jitter_percent: Largest random deviation of each such interval. Scenarios have 2.
+
+        Returns:
+            The cluster, once all brokers are registered.
+
+        Raises:
+            BadValueError: An argument is out of range, or the session timeout is not longer than
+                the heartbeat interval.
+            Timeout: The network lets no broker register.
+        """
+        settings = ClusterSettings(
+            broker_heartbeat_interval_ms=broker_heartbeat_interval_ms,
+            broker_session_timeout_ms=broker_session_timeout_ms,
+            group_initial_rebalance_delay_ms=group_initial_rebalance_delay_ms,
+            storage=storage,
+            flush=flush,
+            log_flush_interval_messages=log_flush_interval_messages,
+            log_flush_interval_ms=log_flush_interval_ms,
+            log_segment_bytes=log_segment_bytes,
+            log_roll_ms=log_roll_ms,
+            log_index_interval_bytes=log_index_interval_bytes,
+            log_retention_check_interval_ms=log_retention_check_interval_ms,
+            timer_stagger_percent=timer_stagger_percent,
+            timer_jitter_percent=timer_jitter_percent,
+        )
+        return cls(
+            SimulatedSystem, seed, settings, brokers=brokers, network=network, out=out,
+            scenario=scenario, listener=listener, keep=keep, observe=observe,
+            payload_dir=payload_dir, on_handler_error=on_handler_error, disk=disk,
+        )  # fmt: skip
 
     @classmethod
-    def live(cls, seed: int = 0, **options: Any) -> Self:
-        """Make a cluster on threads; the options are those of `Cluster`."""
-        return cls(LiveSystem, seed, **options)
+    def live(
+        cls,
+        seed: int = 0,
+        *,
+        brokers: int = 1,
+        network: NetworkModel | None = None,
+        out: str | Path | None = None,
+        scenario: object = None,
+        listener: Listener | None = None,
+        keep: bool = True,
+        observe: Duration | None = None,
+        payload_dir: str | Path | None = None,
+        on_handler_error: OnHandlerError = "redeliver",
+        data_dir: str | Path | None = None,
+        broker_heartbeat_interval_ms: int = 2_000,
+        broker_session_timeout_ms: int = 9_000,
+        group_initial_rebalance_delay_ms: int = 0,
+        storage: Literal["memory", "disk"] = "memory",
+        flush: Literal["interval", "commit"] = "interval",
+        log_flush_interval_messages: int | None = None,
+        log_flush_interval_ms: int | None = None,
+        log_segment_bytes: int = 1_073_741_824,
+        log_roll_ms: int = 604_800_000,
+        log_index_interval_bytes: int = 4_096,
+        log_retention_check_interval_ms: int = 5_000,
+        timer_stagger_percent: int = 0,
+        timer_jitter_percent: int = 0,
+    ) -> Self:
+        """Start a cluster on threads and the wall clock.
+
+        Args:
+            seed: Seed of all random numbers. The order of threads still differs from run to run.
+            brokers: As for `simulated`, like all other arguments.
+            network: By default, messages between nodes arrive without a delay.
+            out: New directory for the event log.
+            scenario: Description of the run.
+            listener: Called with each batch of events.
+            keep: Whether an event log in memory keeps its events.
+            observe: Interval at which to record inboxes and messages.
+            payload_dir: Directory for external payloads.
+            on_handler_error: What becomes of an exception of a handler.
+            data_dir: Directory for the disks of brokers and controller. A cluster that is started
+                with the directory of another one goes on where that one ended, however it ended.
+                By default everything is in memory.
+            broker_heartbeat_interval_ms: How often a broker sends a heartbeat to the controller.
+            broker_session_timeout_ms: Without a heartbeat for this long, a broker is lost.
+            group_initial_rebalance_delay_ms: How long a first rebalance waits for more members.
+            storage: Where partitions keep their records: in memory, or on the broker's disk.
+            flush: When records on a disk count as stored: "interval", once they are written, or
+                "commit", once they are synced.
+            log_flush_interval_messages: Number of records after which a log is synced.
+            log_flush_interval_ms: Time after which a log is synced.
+            log_segment_bytes: Size at which a new segment of a log begins.
+            log_roll_ms: Age at which a new segment of a log begins.
+            log_index_interval_bytes: Bytes between two entries of the indexes of a log in files.
+            log_retention_check_interval_ms: How often a partition looks for records to remove.
+            timer_stagger_percent: Heartbeats and other periodic work begin at a random moment
+                within this share of their first interval. Scenarios have 100.
+            timer_jitter_percent: Largest random deviation of each such interval. Scenarios have 2.
+
+        Returns:
+            The cluster, once all brokers are registered.
+
+        Raises:
+            BadValueError: An argument is out of range, or the session timeout is not longer than
+                the heartbeat interval.
+            Timeout: The network lets no broker register.
+        """
+        settings = ClusterSettings(
+            broker_heartbeat_interval_ms=broker_heartbeat_interval_ms,
+            broker_session_timeout_ms=broker_session_timeout_ms,
+            group_initial_rebalance_delay_ms=group_initial_rebalance_delay_ms,
+            storage="disk" if data_dir is not None else storage,
+            flush=flush,
+            log_flush_interval_messages=log_flush_interval_messages,
+            log_flush_interval_ms=log_flush_interval_ms,
+            log_segment_bytes=log_segment_bytes,
+            log_roll_ms=log_roll_ms,
+            log_index_interval_bytes=log_index_interval_bytes,
+            log_retention_check_interval_ms=log_retention_check_interval_ms,
+            timer_stagger_percent=timer_stagger_percent,
+            timer_jitter_percent=timer_jitter_percent,
+        )
+        return cls(
+            LiveSystem, seed, settings, brokers=brokers, network=network, out=out,
+            scenario=scenario, listener=listener, keep=keep, observe=observe,
+            payload_dir=payload_dir, on_handler_error=on_handler_error, data_dir=data_dir,
+        )  # fmt: skip
 
     # Time and events
 
     @property
     def events(self) -> EventLog:
-        """Everything that has happened."""
+        """The event log: everything that has happened."""
         return self.system.events
 
     @property
     def now(self) -> float:
-        """Seconds since the cluster began."""
+        """Seconds since the start of the cluster."""
         return self.system.now
 
     def run(self, for_: Duration | None = None, *, until: Duration | None = None) -> None:
-        """Let time pass: virtual seconds in a simulation, else real ones."""
+        """Let time pass: virtual time in a simulation, real time otherwise.
+
+        Args:
+            for_: How long, in seconds or as a text such as "250ms".
+            until: Until what time since the start of the cluster. Give one of the two.
+
+        Raises:
+            BadValueError: Both or neither are given, or the time has passed already.
+        """
         self.system.run(for_, until=until)
 
     def run_until(self, condition: Callable[[], bool], timeout: Duration | None = None) -> None:
-        """Let time pass until a condition holds, which may ask the cluster whatever it likes.
+        """Let time pass until a condition holds.
 
-        It is looked at once in every ten milliseconds.
+        Args:
+            condition: Called every ten milliseconds; it may use the cluster.
+            timeout: How long to wait at most; by default 120 seconds.
+
+        Raises:
+            Timeout: The condition did not hold in time.
         """
-        self._wait_until(condition, PATIENCE_S if timeout is None else timeout)
+        require_plain(condition, "condition")
+        self._wait_until(condition, REQUEST_TIMEOUT_S if timeout is None else timeout)
+
+    def settle(self, timeout: Duration | None = None) -> None:
+        """Let time pass until everything that was sent has been dealt with.
+
+        That is: every record is stored or given up by its producer, all groups are stable, and they
+        have consumed all records and committed or acknowledged them. With auto-commit, that takes
+        up to `auto_commit_interval_ms` and a heartbeat.
+
+        Args:
+            timeout: How long to wait at most; by default 120 seconds.
+
+        Raises:
+            BadValueError: A group has records to consume, but no consumer that works by itself.
+            Timeout: It did not settle in time; the text says what is left to do.
+        """
+        limit_us = to_us(REQUEST_TIMEOUT_S if timeout is None else timeout, "timeout")
+        deadline_us = self.system.now_us + limit_us
+        before, look = None, look_around(self)
+        while look.to_do or look != before:
+            if self.system.now_us > deadline_us:
+                left = "; ".join(look.to_do[:3]) or "records are still being sent"
+                raise Timeout(f"not settled within {limit_us / 1e6:g} s: {left}")
+            self.system.run(for_=SETTLE_INTERVAL)
+            before, look = look, look_around(self)
 
     def stop(self) -> None:
-        """Stop everything, and close the event log."""
+        """Stop all actors, and close the event log."""
         self.system.stop()
 
     def __enter__(self) -> Self:
@@ -155,40 +412,101 @@ class Cluster:
     ) -> None:
         self.system.__exit__(kind, error, trace)
 
+    def warn_of_ignored(self, names: Iterable[str]) -> None:
+        """Log a warning with the names of settings without effect, each name once."""
+        fresh = [name for name in names if name not in self._ignored_settings]
+        if fresh:
+            self._ignored_settings.update(fresh)
+            logger.warning(describe_ignored(fresh))
+
     # Brokers and topics
 
     def add_broker(self) -> str:
-        """Let one more broker join; partitions move to it. Its node bears its name."""
+        """Add a broker, on a new node of the same name; partitions move to it.
+
+        Returns:
+            The name of the broker.
+        """
         name = self._spawn_broker()
         self._wait_for_brokers([name])
         return name
 
     def create_topic(
-        self, name: str, partitions: int = 1, type: type = object, **options: Any
+        self,
+        name: str,
+        partitions: int = 1,
+        type: type = object,
+        *,
+        payloads: Literal["inline", "external"] = "inline",
+        cleanup: Cleanup = "delete",
+        retention: Duration | None = None,
+        retention_bytes: int | None = None,
+        retain_unconsumed: bool = True,
+        serializer: str | None = None,
     ) -> Topic:
-        """Make a topic; its values must be instances of `type`.
+        """Create a topic.
 
-        The options are the other fields of `Topic`: with `payloads="external"` values are kept
-        apart, and records have references in their place; `cleanup`, `retention`,
-        `retention_bytes` and `keep_owed` say which records go and when.
+        Args:
+            name: Name of the topic.
+            partitions: Number of partitions.
+            type: Class of which all values must be instances.
+            payloads: Whether the log keeps the values, or references to values that are stored
+                outside of it ("external").
+            cleanup: Which records are removed: those beyond the retention ("delete"), those with a
+                later record of the same key ("compact"), or those that all groups have consumed
+                ("acknowledged").
+            retention: How long records stay, and tombstones of a compacted topic; by default
+                for ever, or until they are acknowledged if that is the cleanup.
+            retention_bytes: Size at which a partition removes its oldest records; by default it
+                removes none.
+            retain_unconsumed: Whether records stay beyond the retention while a group has not
+                consumed them.
+            serializer: How values are stored in files: "bytes", "str", "json" or "pickle". With
+                one, keys and headers become bytes, and a value that cannot be stored is refused. By
+                default it follows from the type in a cluster with a `data_dir`.
+
+        Returns:
+            The topic, once all its partitions have leaders.
+
+        Raises:
+            BadValueError: The topic exists already, or an argument is out of range.
         """
-        known = [field.name for field in attrs.fields(Topic) if field.name != "keeper"]
-        for option in options:
-            if option not in known:
-                raise UnknownNameError("topic option", option, known)
-        topic = Topic(name, partitions, type, **options)
+        topic = Topic(
+            name, partitions, type, payloads=payloads, cleanup=cleanup, retention=retention,
+            retention_bytes=retention_bytes, retain_unconsumed=retain_unconsumed,
+            serializer=serializer,
+        )  # fmt: skip
+        if self.settings.storage == "disk" and isinstance(self.system, LiveSystem):
+            if topic.payloads == "external":
+                raise BadValueError(
+                    f"topic {name!r}: payloads = 'external': expected 'inline' in a cluster with a "
+                    "data_dir"
+                )
+            topic = attrs.evolve(topic, serializer=topic.make_serializer().name)
         if topic.payloads == "external":
-            topic = attrs.evolve(topic, keeper=self._keeper())
+            topic = attrs.evolve(topic, payload_store=self._payload_store())
         self._order(CreateTopic(topic))
-        return topic
+        return self._last_metadata.topics[name]
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and all its records."""
+        """Delete a topic with all its records.
+
+        Raises:
+            BadValueError: There is no such topic.
+        """
         self._order(DeleteTopic(name))
 
     def add_partitions(self, name: str, partitions: int) -> None:
-        """Raise the number of a topic's partitions to this."""
-        self._order(AddPartitions(name, partitions))
+        """Add partitions to a topic.
+
+        Args:
+            name: Name of the topic.
+            partitions: Number of partitions that it has afterwards.
+
+        Raises:
+            BadValueError: There is no such topic, or it has as many partitions already.
+        """
+        self._order(CreatePartitions(name, check_whole("partitions", partitions, 1)))
 
     # Clients
 
@@ -201,18 +519,33 @@ class Cluster:
         settings: Mapping[str, Any] | str | Path | None = None,
         **overrides: Any,
     ) -> ProducerHandle:
-        """Make a producer: one to be called, or with a `load` one that runs by itself.
+        """Start a producer, on a node of its own: one to call, or one that produces a load.
 
-        `settings` are Kafka's, as a mapping or a .properties file; `overrides` come on top. The
-        way it allocates records to partitions is fixed from here on.
+        Args:
+            name: Name of the producer and of its node.
+            partitioner: How it chooses partitions: "key", "sticky", "random", "manual", or a
+                function of key, value and number of partitions. `partitioner_class` in the
+                settings overrides it.
+            load: What it produces by itself; by default nothing.
+            settings: Kafka's producer settings, as a mapping or the path of a .properties file.
+            **overrides: Fields of `ProducerSettings`, such as `linger_ms=20`; they override
+                `settings`.
+
+        Raises:
+            UnknownNameError: There is no such partitioner or setting.
+            BadValueError: A setting is out of range, or the name is taken.
         """
-        chosen = load_settings(ProducerSettings, settings, overrides)
+        loaded = load_settings(ProducerSettings, settings, overrides)
+        self.warn_of_ignored(loaded.ignored)
+        chosen = loaded.settings
         rule = resolve_partitioner(chosen.partitioner_class or partitioner)
         if load is None:
             ref = self._spawn_client(Producer, name, chosen, rule)
         else:
-            ref = self._spawn_client(Generator, name, chosen, rule, load)
-        return ProducerHandle(self, ref, rule, chosen)
+            ref = self._spawn_client(LoadGenerator, name, chosen, rule, load)
+        handle = ProducerHandle(self, ref, rule, chosen)
+        self.producers.append(handle)
+        return handle
 
     def group(
         self,
@@ -225,20 +558,42 @@ class Cluster:
         assignor: Any = None,
         settings: Mapping[str, Any] | str | Path | None = None,
         **overrides: Any,
-    ) -> Group:
-        """Make a consumer group; `settings` hold for all its consumers.
+    ) -> ConsumerGroup:
+        """Create a consumer group.
 
-        Exclusive delivery is Kafka's: one owner for each partition, by an `assignor` ("range"
-        unless given), and positions that are committed; with `acks`, records are acknowledged
-        instead. The other ways always acknowledge: "key_shared", "shared" and "broadcast".
+        Args:
+            name: Name of the group.
+            topics: Topics that its consumers subscribe to.
+            delivery: Which consumers get a record. "exclusive": the only owner of its partition,
+                as in Kafka. "shared": any of them. "key_shared": the one that has its key.
+                "broadcast": all of them.
+            acks: Whether consumers acknowledge records instead of committing offsets. Only
+                exclusive delivery can commit; the others always acknowledge.
+            start: Where a new group starts: at the first record there is ("earliest"), at the next
+                one that is produced ("latest"), or at the first that no other group has consumed
+                ("unconsumed").
+            assignor: How exclusive delivery divides the partitions: the name of an assignor or a
+                function; "range" by default. `partition_assignment_strategy` in the settings
+                overrides it.
+            settings: Kafka's consumer settings for all consumers of the group, as a mapping or the
+                path of a .properties file.
+            **overrides: Fields of `ConsumerSettings`, such as `max_poll_records=100`; they
+                override `settings`.
 
-        `start` says where a new group begins: with all records there are, with those that come
-        from now on ("latest"), or with the first that no other group has consumed ("unconsumed").
+        Returns:
+            The group, once it has a coordinator. Its `dead_letter_topic` is created if necessary.
+
+        Raises:
+            UnknownNameError: There is no such delivery, assignor or setting.
+            BadValueError: The group exists already, a setting is out of range, or an assignor is
+                given for a delivery that does not divide the partitions.
         """
         if delivery not in DELIVERIES:
             raise UnknownNameError("delivery", str(delivery), DELIVERIES)
         given = {"auto_offset_reset": start}
-        chosen = load_settings(ConsumerSettings, settings, overrides, given)
+        loaded = load_settings(ConsumerSettings, settings, overrides, given)
+        self.warn_of_ignored(loaded.ignored)
+        chosen = loaded.settings
         wanted = topic_names(topics)
         acks = acks or delivery != "exclusive"
         if acks and chosen.auto_offset_reset == "none":
@@ -246,31 +601,43 @@ class Cluster:
                 f"group {name!r}: auto_offset_reset = 'none': expected earliest, latest or "
                 "unconsumed where records are acknowledged"
             )
-        group = Group(self, name, wanted, chosen, delivery, acks)
+        group = ConsumerGroup(self, name, wanted, chosen, delivery, acks)
         if delivery == "exclusive":
             rule = chosen.partition_assignment_strategy or assignor or "range"
-        elif assignor is None:
-            rule = EVERYONE
         else:
-            group.set_assignor(assignor)
+            rule = EVERYONE
+            if assignor is not None:
+                group._require_exclusive(assignor)
         resolve(rule)
-        letters = chosen.dead_letter_topic
-        if letters is not None and letters not in self.metadata().topics:
-            self.create_topic(letters)
+        dead_letter_topic = chosen.dead_letter_topic
+        if dead_letter_topic is not None and dead_letter_topic not in self.metadata().topics:
+            self.create_topic(dead_letter_topic)
         delay_ms = self.settings.group_initial_rebalance_delay_ms
-        self._order(CreateGroup(name, GroupConfig(name, wanted, rule, delay_ms)))
+        reservation = Reservation(name, chosen.auto_offset_reset, chosen.subscriber_ttl_ms * 1_000)
+        self._order(CreateGroup(name, GroupConfig(name, wanted, rule, delay_ms), reservation))
         self.groups[name] = group
         return group
 
-    # Looking
+    # Descriptions
 
     def metadata(self) -> Metadata:
-        """Who leads what, as the controller sees it."""
-        metadata: Metadata = self.controller.ask(GetMetadata(), timeout=PATIENCE_S)
+        """Get the metadata from the controller: brokers, topics, leaders and coordinators."""
+        metadata: Metadata = self.controller.ask(GetMetadata(), timeout=REQUEST_TIMEOUT_S)
+        self._last_metadata = metadata
         return metadata
 
     def topic(self, name: str, limit: int = 100) -> TopicView:
-        """Show a topic: its partitions, and the last `limit` records of each."""
+        """Describe a topic: its partitions and their last records.
+
+        Args:
+            name: Name of the topic.
+            limit: Number of records to read from each partition.
+
+        Raises:
+            UnknownNameError: There is no such topic.
+            BadValueError: `limit` is not a whole number.
+        """
+        check_whole("limit", limit)
         metadata = self.metadata()
         if name not in metadata.topics:
             raise UnknownNameError("topic", name, metadata.topics)
@@ -283,28 +650,75 @@ class Cluster:
         return TopicView(metadata.topics[name], tuple(views), tuple(contents))
 
     def read(self, partition: TopicPartition, offset: int, end: int) -> Iterator[Record]:
-        """Read records as nobody in particular: no group's position moves."""
+        """Read records of a partition without a group, so that no group's position moves.
+
+        Args:
+            partition: The partition.
+            offset: Offset of the first record.
+            end: Offset after the last record.
+
+        Raises:
+            BadValueError: The partition does not have these offsets, or no longer.
+            UnknownNameError: There is no such partition.
+        """
+        offset, end = check_whole("offset", offset), check_whole("end", end)
         while offset < end:
             leader = self.leader(partition)
             fetch = Fetch(0, offset, READ_BYTES, min_bytes=0, max_wait_us=0)
-            answer = leader.ask(fetch, timeout=PATIENCE_S)
+            answer = leader.ask(fetch, timeout=REQUEST_TIMEOUT_S)
             if isinstance(answer, OutOfRange):
                 raise BadValueError(
                     f"{partition}: offset = {offset}: expected {answer.start_offset} to "
                     f"{answer.end_offset}"
                 )
             if not answer.batches:
-                return  # all that was left up to the end is gone from a compacted log
+                return  # compaction has removed all records that were left up to the end
             for batch in answer.batches:
                 yield from batch[: max(0, end - batch.base_offset)].records(*partition)
                 offset = batch.base_offset + batch.count
 
+    def history(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        last: int | None = None,
+        offset: int | None = None,
+        since: Duration | None = None,
+        positions: Mapping[TopicPartition, int] | None = None,
+        limit: int = 100,
+    ) -> HistoryPage:
+        """Read records of a topic without a group, in the order of their appends, page by page.
+
+        Args:
+            topic: Name of the topic.
+            partition: Number of the partition; by default all of them.
+            last: Read so many of the last records.
+            offset: Begin at this offset.
+            since: Begin with the records that were appended at this time or later.
+            positions: Begin where an earlier page ended: its `positions`. By default, that is
+                without any of these four, the first page begins at the beginning.
+            limit: Number of records of a page.
+
+        Raises:
+            UnknownNameError: There is no such topic or partition.
+            BadValueError: More than one beginning is given, or a number is out of range.
+        """
+        return read_history(
+            self, topic, partition, last=last, offset=offset, since=since, positions=positions,
+            limit=limit,
+        )  # fmt: skip
+
     def payload(self, record: Record) -> Any:
-        """The value of a record, fetched if it is kept apart; `PayloadError` if it is lost."""
-        return fetch(self.keeper, record)
+        """Get the value of a record, from outside of the log if its payload is external.
+
+        Raises:
+            PayloadError: The value is lost or cannot be reached.
+        """
+        return fetch_payload(self.payload_store, record)
 
     def describe(self) -> ClusterView:
-        """Show everything: topics, partitions, leaders, groups, owners, lag."""
+        """Describe brokers, topics, partitions with their leaders, groups with owners and lag."""
         metadata = self.metadata()
         partitions = tuple(self.inspect(tp) for tp in sorted(metadata.leaders))
         groups = tuple(group.describe() for group in self.groups.values())
@@ -312,20 +726,30 @@ class Cluster:
         return ClusterView(metadata.brokers, metadata.topics, partitions, groups, lags)
 
     def inspect(self, partition: TopicPartition) -> PartitionView:
-        """Look into a partition, once it has a leader."""
-        view: PartitionView = self.leader(partition).ask(Inspect(), timeout=PATIENCE_S)
+        """Describe a partition, once it has a leader.
+
+        Raises:
+            UnknownNameError: There is no such partition.
+        """
+        view: PartitionView = self.leader(partition).ask(Inspect(), timeout=REQUEST_TIMEOUT_S)
         return view
 
     def describe_group(self, name: str) -> GroupView:
-        """Look into a group, once it has a coordinator."""
-        view: GroupView = self.coordinator(name).ask(DescribeGroup(), timeout=PATIENCE_S)
+        """Describe a group, once it has a coordinator."""
+        view: GroupView = self.coordinator(name).ask(DescribeGroup(), timeout=REQUEST_TIMEOUT_S)
         return view
 
     def leader(self, partition: TopicPartition) -> Ref:
-        """The actor that leads a partition; waits while there is none."""
+        """Get the actor that leads a partition; waits while there is none.
+
+        Raises:
+            UnknownNameError: There is no such partition.
+            BadValueError: The number of the partition is not a whole number.
+        """
+        check_whole("partition", partition.partition)
         found: list[Any] = []
 
-        def there() -> bool:
+        def is_there() -> bool:
             leader = self.metadata().leaders.get(partition)
             if leader is None:
                 raise UnknownNameError(
@@ -334,57 +758,76 @@ class Cluster:
             found[:] = [leader.ref]
             return leader.ref is not None and leader.ref.is_alive()
 
-        self._wait_until(there)
+        self._wait_until(is_there)
         return found[0]  # type: ignore[no-any-return]
 
     def coordinator(self, group: str) -> Ref:
-        """The actor that coordinates a group; waits while there is none."""
+        """Get the actor that coordinates a group; waits while there is none."""
         found: list[Any] = []
 
-        def there() -> bool:
+        def is_there() -> bool:
             found[:] = [self.metadata().coordinators.get(group)]
             return found[0] is not None and found[0].is_alive()
 
-        self._wait_until(there)
+        self._wait_until(is_there)
         return found[0]  # type: ignore[no-any-return]
 
     def _set_assignor(self, group: str, assignor: Any) -> None:
         resolve(assignor)
-        self.coordinator(group).ask(SetAssignor(assignor), timeout=PATIENCE_S)
+        self.coordinator(group).ask(SetAssignor(assignor), timeout=REQUEST_TIMEOUT_S)
+
+    def _known_topic(self, name: str) -> Topic:
+        """Get a topic, from the last metadata if it is there, so that a send need not wait."""
+        topic = self._last_metadata.topics.get(name)
+        if topic is None:
+            topics = self.metadata().topics
+            if name not in topics:
+                raise UnknownNameError("topic", name, topics)
+            topic = topics[name]
+        return topic
 
     def _order(self, order: object) -> None:
-        answer = self.controller.ask(order, timeout=PATIENCE_S)
-        if isinstance(answer, Refused):
+        answer = self.controller.ask(order, timeout=REQUEST_TIMEOUT_S)
+        if isinstance(answer, RequestRefused):
             raise BadValueError(answer.reason)
+        self._last_metadata = answer.metadata
 
     def _spawn_broker(self) -> str:
         name = f"broker-{len(self.brokers)}"
-        self.system.spawn(Broker, name, self.controller, self.settings, node=name)
+        self._start_broker(name)
         self.brokers.append(name)
         return name
+
+    def _start_broker(self, name: str) -> None:
+        self.system.spawn(Broker, name, self.controller, self.settings, node=name)
 
     def _wait_for_brokers(self, names: Sequence[str]) -> None:
         wanted = set(names)
         self._wait_until(lambda: wanted <= set(self.metadata().brokers))
 
     def _republisher(self) -> ProducerHandle:
-        """The producer that sends dead letters again: one for all groups."""
-        if self._letters is None:
-            self._letters = self.producer("republisher", "manual", linger_ms=0)
-        return self._letters
+        """The producer that sends dead letters again, one for all groups."""
+        if self._dead_letter_producer is None:
+            self._dead_letter_producer = self.producer("republisher", "manual", linger_ms=0)
+        return self._dead_letter_producer
 
-    def _keeper(self) -> Ref:
-        if self.keeper is None:
-            self.keeper = self.system.spawn(Keeper, "payloads", self.payload_dir, node="payloads")
-        return self.keeper
+    def _payload_store(self) -> Ref:
+        if self.payload_store is None:
+            self.payload_store = self.system.spawn(
+                PayloadStore, "payloads", self.payload_dir, node="payloads"
+            )
+        return self.payload_store
 
     def _spawn_client(self, kind: type, name: str, *arguments: Any) -> Ref:
         return self.system.spawn(kind, name, self.controller, *arguments, node=name)
 
-    def _wait_until(self, condition: Callable[[], bool], timeout: Duration = PATIENCE_S) -> None:
-        """Wait for what only asking can tell: look, let a little time pass, look again."""
-        deadline_us = self.system.now_us + to_us(timeout, "timeout")
+    def _wait_until(
+        self, condition: Callable[[], bool], timeout: Duration = REQUEST_TIMEOUT_S
+    ) -> None:
+        """Check a condition again and again, and let time pass in between."""
+        timeout_us = to_us(timeout, "timeout")
+        deadline_us = self.system.now_us + timeout_us
         while not condition():
             if self.system.now_us > deadline_us:
-                raise Timeout(f"not within {timeout} s")
-            self.system.run(for_=GLANCE)
+                raise Timeout(f"not within {format_duration(timeout_us, exact=True)}")
+            self.system.run(for_=CHECK_INTERVAL)

@@ -1,4 +1,7 @@
-"""What a user holds: a producer, a group, a consumer. Each speaks for the actor behind it."""
+"""The producer that a user holds, and the settings of all clients that users create.
+
+A handle stands outside the actors: its methods send messages to the actor behind it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,30 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
 
 from ..model.durations import to_us
-from ..model.errors import BadValueError, UnknownNameError
-from ..model.exchange import (
-    Receipt,
+from ..model.errors import BadValueError
+from ..model.messages.client import (
+    RecordMetadata,
     Send,
     SendFailed,
     SendMany,
     SetRate,
 )
-from ..model.settings import ConsumerSettings, ProducerSettings, from_mapping, read_properties
+from ..model.numbers import check_factor, is_whole
+from ..model.serializers import to_header, to_key
+from ..model.settings import (
+    ConsumerSettings,
+    Loaded,
+    ProducerSettings,
+    from_mapping,
+    read_properties,
+)
 from ..model.topics import Topic
-from .keeper import ship, stop_after_shipping
+from .client.payload_client import failed_future, stop_after_uploads, upload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +41,15 @@ if TYPE_CHECKING:
 
     from ..strategies.partitioning import Partitioner
     from .cluster import Cluster
-    from .ref import Ref
+    from .engine.ref import Ref
 
 logger = logging.getLogger("wavetank")
 
-PATIENCE_S = 120.0
+REQUEST_TIMEOUT_S: Final = 120.0
+"""How long the outside waits for an answer of the cluster."""
+
+_ANY_RANDOM: Final = Random(0)
+"""For checks, where the partition that is drawn does not matter."""
 
 S = TypeVar("S", ProducerSettings, ConsumerSettings)
 
@@ -42,27 +59,24 @@ def load_settings(
     given: Mapping[str, Any] | str | Path | None,
     overrides: Mapping[str, Any],
     defaults: Mapping[str, Any] | None = None,
-) -> S:
-    """Put settings together: our defaults, then a file's or a mapping's, then what was added."""
+) -> Loaded[S]:
+    """Merge settings: `defaults`, then those of a mapping or .properties file, then `overrides`."""
     if given is None:
         written: Mapping[str, Any] = {}
     else:
         written = given if isinstance(given, Mapping) else read_properties(given)
-    loaded = from_mapping(kind, defaults or {}, written, overrides)
-    if loaded.ignored:
-        logger.info("settings that mean nothing here: %s", ", ".join(loaded.ignored))
-    return loaded.settings
+    return from_mapping(kind, defaults or {}, written, overrides)
 
 
 def topic_names(topics: Sequence[str] | str) -> tuple[str, ...]:
-    """Check a list of topics; a single text is more likely a mistake than five topics."""
+    """Check a list of topics; a text is refused, as it would count as a list of letters."""
     if isinstance(topics, str):
         raise BadValueError(f"topics = {topics!r}: expected a list of names")
     return tuple(dict.fromkeys(topics))
 
 
 class ProducerHandle:
-    """A producer."""
+    """A producer, as `Cluster.producer` returns it."""
 
     def __init__(
         self, cluster: Cluster, ref: Ref, rule: Partitioner, settings: ProducerSettings
@@ -71,11 +85,12 @@ class ProducerHandle:
         self.ref = ref
         self.rule = rule
         self.settings = settings
-        self._topics: dict[str, Topic] = {}
+        self._payload_store: Ref | None = None
+        """The payload store, once values have been sent through it."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the producer, and of its node."""
         return self.ref.name
 
     def send(
@@ -87,24 +102,55 @@ class ProducerHandle:
         partition: int | None = None,
         headers: Mapping[str, Any] | None = None,
         timestamp: float | None = None,
-    ) -> Future[Receipt]:
-        """Send a record; the future gives its `Receipt`, or raises why it was not stored.
+    ) -> Future[RecordMetadata]:
+        """Send a record.
 
-        What can be seen to be wrong at once, such as a value of another type than the topic's, is
-        raised here. `timestamp` is in seconds, now unless given.
+        Args:
+            topic: Name of the topic.
+            value: Any value of the topic's type.
+            key: A whole number, text or bytes. Records with the same key go to the same partition,
+                if the producer partitions by key.
+            partition: Number of the partition; by default the producer's partitioner chooses.
+            headers: Names and values to store with the record.
+            timestamp: Time of the record in seconds; by default the time of the send.
+
+        Returns:
+            A future of its `RecordMetadata`. It raises `TimeoutError` if the record was not stored
+            within the delivery timeout or the number of retries, `ProducerFencedError` if
+            another producer has taken over the producer id, `BadValueError` if the topic has no
+            such partition or was deleted before the record was stored, `PayloadError` if an
+            external payload could not be stored, and whatever a partitioner that is a user's
+            function raises.
+
+        Raises:
+            UnknownNameError: There is no such topic.
+            BadValueError: The value is not of the topic's type, the key cannot be hashed, or the
+                partition is not one that this producer accepts.
         """
         known = self._check(topic, value, key, partition)
+        pairs = tuple((headers or {}).items())
+        if known.serializer is not None:
+            known.make_serializer().dumps(value)
+            key = to_key(key)
+            pairs = tuple((each, to_header(each, data)[1]) for each, data in pairs)
         send = Send(
             topic,
             value,
             key,
             partition,
-            tuple((headers or {}).items()),
+            pairs,
             None if timestamp is None else to_us(timestamp, "timestamp", negative=True),
+            known.id,
         )
-        if known.keeper is not None:
-            return ship(self, known, send)
-        return self.ref.ask(send, block=False).map(_receipt)
+        if known.payload_store is None:
+            return self.ref.ask(send, block=False).map(_receipt)
+        if self._asks_user(partition):
+            # Only here the function can see the value: the producer gets a reference to it.
+            try:
+                send = attrs.evolve(send, partition=self._choose(known, value, key, None))
+            except Exception as error:
+                return failed_future(self.ref, error)
+        return self._upload(known, send)
 
     def send_many(
         self,
@@ -113,10 +159,23 @@ class ProducerHandle:
         *,
         keys: Sequence[Any] | None = None,
         partition: int,
-    ) -> Future[Receipt]:
-        """Send many values to one partition at once: far cheaper than one by one.
+    ) -> Future[RecordMetadata]:
+        """Send many records to one partition, in order: far cheaper than one by one.
 
-        They keep their order. The future gives the receipt of the last one.
+        Args:
+            topic: Name of the topic.
+            values: The values, at least one.
+            keys: A key for each value; by default the records have no keys.
+            partition: Number of the partition.
+
+        Returns:
+            A future of the last record's `RecordMetadata`; it raises the errors that the future of
+            `send` raises.
+
+        Raises:
+            UnknownNameError: There is no such topic.
+            BadValueError: There is no value, the numbers of keys and values differ, a value is not
+                of the topic's type, or the partition is not one that this producer accepts.
         """
         if not values:
             raise BadValueError("values = []: expected at least one")
@@ -128,42 +187,84 @@ class ProducerHandle:
         if known.type is not object:
             for value in values:
                 known.check(value)
-        many = SendMany(topic, tuple(values), None if keys is None else tuple(keys), partition)
-        if known.keeper is not None:
-            return ship(self, known, many)
-        return self.ref.ask(many, block=False).map(_receipt)
-
-    def _check(self, name: str, value: Any, key: Any, partition: int | None) -> Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            topics = self._cluster.metadata().topics
-            if name not in topics:
-                raise UnknownNameError("topic", name, topics)
-            topic = self._topics[name] = topics[name]
-        topic.check(value)
-        partitions = topic.partitions if partition is None else max(topic.partitions, partition + 1)
-        self.rule.choose(key, value, partitions, requested=partition, sticky=0, random=Random(0))
-        return topic
+        if known.serializer is not None:
+            if known.serializer != "bytes" or set(map(type, values)) != {bytes}:
+                dumps = known.make_serializer().dumps
+                for value in values:
+                    dumps(value)
+            keys = None if keys is None else [to_key(key) for key in keys]
+        many = SendMany(
+            topic, tuple(values), None if keys is None else tuple(keys), partition, known.id
+        )
+        if known.payload_store is None:
+            return self.ref.ask(many, block=False).map(_receipt)
+        return self._upload(known, many)
 
     def add_topic(self, name: str, partitions: int = 1, type: type = object) -> None:
-        """Make a topic."""
+        """Create a topic.
+
+        Args:
+            name: Name of the topic.
+            partitions: Number of partitions.
+            type: Class of which all values must be instances.
+
+        Raises:
+            BadValueError: The topic exists, or an argument is out of range.
+        """
         self._cluster.create_topic(name, partitions, type)
 
     def remove_topic(self, name: str) -> None:
-        """Remove a topic."""
-        self._topics.pop(name, None)
+        """Delete a topic and all its records.
+
+        Raises:
+            BadValueError: There is no such topic.
+        """
         self._cluster.delete_topic(name)
 
     def scale(self, factor: float) -> None:
-        """Change a running producer's rate by a factor."""
-        self.ref.tell(SetRate(factor))
+        """Multiply the rate of a producer with a load by `factor`.
+
+        Raises:
+            BadValueError: The factor is not a number, or less than zero.
+        """
+        self.ref.tell(SetRate(check_factor("factor", factor)))
 
     def close(self) -> None:
-        """Stop it once it has taken in what it was given."""
-        stop_after_shipping(self.ref, self._topics.values())
+        """Stop the producer after it has received all records that were sent through it.
+
+        It does not wait for acknowledgements.
+        """
+        if self._payload_store is None:
+            self.ref.stop()
+        else:
+            stop_after_uploads(self.ref, self._payload_store)
+
+    def _check(self, name: str, value: Any, key: Any, partition: int | None) -> Topic:
+        """Raise the errors that can be found without calling a user's function."""
+        topic = self._cluster._known_topic(name)
+        topic.check(value)
+        if not self._asks_user(partition):
+            self._choose(topic, value, key, partition)
+        return topic
+
+    def _asks_user(self, partition: int | None) -> bool:
+        return partition is None and not isinstance(self.rule.rule, str)
+
+    def _choose(self, topic: Topic, value: Any, key: Any, partition: int | None) -> int:
+        # A topic may have grown: the producer, which has newer metadata, checks the upper bound.
+        partitions = topic.partitions
+        if is_whole(partition):
+            partitions = max(partitions, int(partition) + 1)  # type: ignore[arg-type]
+        return self.rule.choose(
+            key, value, partitions, requested=partition, sticky=0, random=_ANY_RANDOM
+        )
+
+    def _upload(self, topic: Topic, send: Send | SendMany) -> Future[RecordMetadata]:
+        self._payload_store = topic.payload_store
+        return upload(self.ref, topic.payload_store, send, self.settings.batch_size)
 
 
-def _receipt(answer: Receipt | SendFailed) -> Receipt:
+def _receipt(answer: RecordMetadata | SendFailed) -> RecordMetadata:
     if isinstance(answer, SendFailed):
         raise answer.error
     return answer

@@ -1,49 +1,60 @@
-"""Analytics on Spark: event log in, DataFrames out. Only importing this room loads PySpark."""
+"""Analytics on Spark: event logs in, DataFrames out. Importing this package loads PySpark."""
 
-from .answers import compare, effects, shares, spread
-from .clocks import drift
-from .events import SparkFailedError, load
-from .flows import flow, inboxes
-from .lag import lag
-from .latency import latency
-from .measures import happenings
-from .monitors import burrow, lag_exporter, monitor_errors
-from .ownership import outages, ownership
-from .rebalances import rebalances
+from .events import SparkFailedError, load_events
+from .measures.clocks import clock_drift
+from .measures.event_counts import event_counts
+from .measures.flows import inbox_depths, message_counts
+from .measures.lag import lag
+from .measures.latency import latency
+from .measures.monitors import burrow_status, lag_exporter, lag_exporter_errors
+from .measures.ownership import outages, ownership
+from .measures.rebalances import rebalances
+from .measures.record_faults import duplicates, losses, redeliveries
+from .measures.skew import hot_keys, skew
+from .measures.sweep_results import (
+    compare_variants,
+    figure_spread,
+    objective_shares,
+    setting_differences,
+    setting_effects,
+)
+from .measures.throughput import throughput
+from .measures.undelivered import undelivered
+from .measures.utilisation import utilisation
 from .session import JavaMissingError, SparkUnreachableError, session
-from .skew import hot_keys, skew
-from .stream import Watch, stream
-from .throughput import throughput
-from .troubles import duplicates, losses, redeliveries
+from .stream.stream import Watch, stream
 
 __all__ = [
     "JavaMissingError",
     "SparkFailedError",
     "SparkUnreachableError",
     "Watch",
-    "burrow",
-    "compare",
-    "drift",
+    "burrow_status",
+    "clock_drift",
+    "compare_variants",
     "duplicates",
-    "effects",
-    "flow",
-    "happenings",
+    "event_counts",
+    "figure_spread",
     "hot_keys",
-    "inboxes",
+    "inbox_depths",
     "lag",
     "lag_exporter",
+    "lag_exporter_errors",
     "latency",
-    "load",
+    "load_events",
     "losses",
-    "monitor_errors",
+    "message_counts",
+    "objective_shares",
     "outages",
     "ownership",
     "rebalances",
     "redeliveries",
     "session",
-    "shares",
+    "setting_differences",
+    "setting_effects",
     "skew",
-    "spread",
     "stream",
     "throughput",
+    "undelivered",
+    "utilisation",
 ]

@@ -1,8 +1,8 @@
 """The event log of a run as a DataFrame.
 
-Spark names neither the file nor the cure when a log is not what it should be, and only says so in
-the middle of a job. So the segments are looked at before: each one's end, where Parquet keeps its
-schema, says whether it is whole and what it holds.
+When a log is damaged, Spark names neither the file nor a remedy, and fails only in the middle of a
+job. So every segment is checked before Spark reads it: the Parquet footer shows whether the file is
+complete and which columns it has.
 """
 
 import re
@@ -21,8 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ..model.errors import WavetankError
-from ..model.events import INT_COLUMNS, SCHEMA, SCHEMA_VERSION
-from ..model.rundir import UnreadableRunError, read_info, segment_paths, segments
+from ..model.events.run_directory import (
+    RunInfo,
+    UnreadableRunError,
+    check_schema,
+    read_info,
+    segment_paths,
+    segments,
+)
+from ..model.events.schema import INT_COLUMNS, SCHEMA, SCHEMA_VERSION
 
 SPARK_SCHEMA: Final = StructType(
     [
@@ -30,11 +37,11 @@ SPARK_SCHEMA: Final = StructType(
         for name in SCHEMA.names
     ]
 )
-"""The columns of `Event`, as Spark has them."""
+"""The columns of `Event` with Spark's types."""
 
 
 class SparkFailedError(WavetankError):
-    """Spark could not do what it was asked for."""
+    """A Spark job failed."""
 
 
 _VERSION: Final = b"wavetank.schema_version"
@@ -43,26 +50,26 @@ _GLOB: Final = re.compile(r"([\\*?{}\[\]])")
 
 @attrs.frozen
 class Segments:
-    """The whole segments of a run at one time, which may get more while the run goes on."""
+    """The complete segments of a run at one moment. A running run adds more later."""
 
     paths: tuple[Path, ...]
     events: int
-    """How many they hold."""
+    """Number of events in all of them."""
     last_us: int
-    """When the last of them happened."""
+    """Time of the last event."""
 
 
-def load(spark: SparkSession, directory: Path | str) -> DataFrame:
-    """Read the events of a run, finished or going on: a row each, the columns of `Event`.
+def load_events(spark: SparkSession, directory: Path | str) -> DataFrame:
+    """Read the events of a run, one row each, with the columns of `Event`.
 
-    A run going on is read as far as it has come. A run without events is an empty DataFrame. What a
-    run of an older schema does not have yet is null.
+    The run may still be running: the segments written so far are read. A run without events gives
+    an empty DataFrame.
     """
-    return read(spark, look(directory))
+    return read_segments(spark, find_segments(directory).paths)
 
 
-def look(directory: Path | str) -> Segments:
-    """Find the segments of a run, and see that each is whole and of a schema that we know."""
+def find_segments(directory: Path | str) -> Segments:
+    """Find the segments of a run and check that each is complete and has a known schema."""
     read_info(directory)
     paths = tuple(segment_paths(directory))
     checked = [_check(path) for path in paths]
@@ -71,58 +78,58 @@ def look(directory: Path | str) -> Segments:
     )
 
 
-def read(spark: SparkSession, found: Segments) -> DataFrame:
-    """Read these segments and no others."""
-    return read_files(spark, found.paths)
-
-
-def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
-    """Read segments that are known to be whole."""
+def read_segments(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
+    """Read these segments, which must be complete."""
     if not paths:
         return spark.createDataFrame([], SPARK_SCHEMA)
-    return spark.read.schema(SPARK_SCHEMA).parquet(*map(plainly, paths))
+    return spark.read.schema(SPARK_SCHEMA).parquet(*map(escape_glob, paths))
 
 
-def plainly(path: Path) -> str:
-    """A path as Spark must be told, which takes a folder called groups[0] for a pattern."""
+def broadcast_groups(info: RunInfo) -> tuple[str, ...]:
+    """Return the broadcast groups of the scenario in run.json."""
+    groups = info.scenario.get("groups") if isinstance(info.scenario, dict) else None
+    return tuple(each["name"] for each in groups or () if each.get("delivery") == "broadcast")
+
+
+def escape_glob(path: Path) -> str:
+    """Escape a path for Spark, which takes a folder named groups[0] for a pattern."""
     return _GLOB.sub(r"\\\1", str(path.resolve()))
 
 
 @contextmanager
-def telling(directories: Iterable[Path | str]) -> Iterator[None]:
-    """Say in a line why Spark failed: over a damaged segment (a whole end is no whole file)?"""
+def explain_spark_errors(directories: Iterable[Path | str]) -> Iterator[None]:
+    """Turn an error of Spark into one line, or name the damaged segment that caused it.
+
+    A segment can have a valid footer and damaged data. Reading all segments again without Spark
+    raises an error that names the file.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as error:
         for directory in directories:
             for _ in segments(directory):
                 pass
-        said = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
-        raise SparkFailedError(f"Spark failed: {said}") from error
+        reason = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
+        raise SparkFailedError(f"Spark failed: {reason}") from error
 
 
 def _check(path: Path) -> tuple[int, int]:
-    """See that a segment is whole; how many events it has, and when the last one happened."""
+    """Check a segment; return its number of events and the time of its last event."""
     try:
         with pq.ParquetFile(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
     except (OSError, ValueError, pa.ArrowException) as error:
-        why = str(error).splitlines()[0].strip()
+        reason = str(error).splitlines()[0].strip()
         raise UnreadableRunError(
-            f"{path} is damaged or half-written ({why}): restore it, or move it away to read the "
-            "rest of the run"
+            f"{path} is damaged or half-written ({reason}): restore it, or move it away to read "
+            "the rest of the run"
         ) from None
-    version = int((schema.metadata or {}).get(_VERSION, SCHEMA_VERSION))
-    if version > SCHEMA_VERSION:
-        raise UnreadableRunError(
-            f"{path} has events of schema {version}, this Wavetank knows up to {SCHEMA_VERSION}: "
-            "read it with a newer one"
-        )
+    check_schema(path, int((schema.metadata or {}).get(_VERSION, SCHEMA_VERSION)))
     for field in schema:
-        if field.name in SCHEMA.names and _plain(field) != _plain(SCHEMA.field(field.name)):
+        if field.name in SCHEMA.names and _type_of(field) != _type_of(SCHEMA.field(field.name)):
             raise UnreadableRunError(
-                f"{path} is not a segment of events: its column {field.name} is {_plain(field)}, "
-                f"expected {_plain(SCHEMA.field(field.name))}"
+                f"{path} is not a segment of events: its column {field.name} is {_type_of(field)}, "
+                f"expected {_type_of(SCHEMA.field(field.name))}"
             )
     if "time_us" not in schema.names or "kind" not in schema.names:
         raise UnreadableRunError(f"{path} is not a segment of events: it has no time_us or no kind")
@@ -130,19 +137,19 @@ def _check(path: Path) -> tuple[int, int]:
 
 
 def _last_us(path: Path) -> int:
-    """When the last event of a segment happened, for which its end is enough if it says so."""
+    """Return the time of the last event, from the footer's statistics where it has them."""
     with pq.ParquetFile(path) as file:
         place = file.schema_arrow.names.index("time_us")
         last = 0
         for number in range(file.metadata.num_row_groups):
-            told = file.metadata.row_group(number).column(place).statistics
-            if told is None or not told.has_min_max:
-                told = pc.min_max(file.read_row_group(number, ["time_us"])["time_us"])
-                last = max(last, told["max"].as_py() or 0)
+            statistics = file.metadata.row_group(number).column(place).statistics
+            if statistics is None or not statistics.has_min_max:
+                found = pc.min_max(file.read_row_group(number, ["time_us"])["time_us"])
+                last = max(last, found["max"].as_py() or 0)
             else:
-                last = max(last, told.max)
+                last = max(last, statistics.max)
     return last
 
 
-def _plain(field: pa.Field) -> pa.DataType:
+def _type_of(field: pa.Field) -> pa.DataType:
     return field.type.value_type if pa.types.is_dictionary(field.type) else field.type

@@ -13,6 +13,7 @@ import eventlog
 import measure
 import planning
 import results
+import storage
 import streaming
 import sweeps
 
@@ -21,7 +22,7 @@ import analytics
 MODULES = {
     module.__name__: module
     for module in (
-        engines, eventlog, assignors, streaming, delivery, analytics, sweeps, planning,
+        engines, eventlog, assignors, streaming, delivery, storage, analytics, sweeps, planning,
     )
 }  # fmt: skip
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 from measure import Figure, best_rates
 
 from wavetank import analytics
-from wavetank.model.events import SCHEMA
-from wavetank.model.rundir import EVENTS, RunInfo, create, write_segment
-from wavetank.model.series import RATIO
+from wavetank.model.events.run_directory import EVENTS, RunInfo, create, write_segment
+from wavetank.model.events.schema import SCHEMA
+from wavetank.model.summary.series import RATIO
 
 os.environ["POLARS_MAX_THREADS"] = "2"
 import polars as pl
@@ -336,7 +336,7 @@ def same(one: pa.Table, other: pa.Table) -> bool:
 def jobs(directory: Path, rows: int) -> Iterator[tuple[str, dict[str, Callable[[], int]]]]:
     """Each question, once the answers are known to be the same."""
     spark = analytics.session("local[2]")
-    log = analytics.load(spark, directory)
+    log = analytics.load_events(spark, directory)
     parquet = f"{directory}/{EVENTS}/*.parquet"
     duck = duckdb.connect(config={"threads": 2})
     duck.execute(f"create view events as select * from read_parquet('{parquet}')")

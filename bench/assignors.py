@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 from measure import Figure, best_rates
 
-from wavetank.strategies.assignment import ASSIGNORS, Member, sticky_assignor
+from wavetank.strategies.assignment import ASSIGNORS, AssignmentMember, sticky_assignor
 
 with warnings.catch_warnings():  # kafka-python reads its schemas in a deprecated way
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -31,24 +31,24 @@ PARTITIONS = {f"topic-{i:02}": 500 for i in range(20)}
 PATIENCE_S = 10
 """How long kafka-python's sticky assignors are waited for."""
 
-EQUAL = [Member(f"member-{i:04}", tuple(PARTITIONS)) for i in range(MEMBERS)]
+EQUAL = [AssignmentMember(f"member-{i:04}", tuple(PARTITIONS)) for i in range(MEMBERS)]
 
 
-def mixed_members() -> list[Member]:
+def mixed_members() -> list[AssignmentMember]:
     """Each subscribes to half of the topics."""
     random = Random(1)
     topics = list(PARTITIONS)
     return [attrs.evolve(m, topics=tuple(sorted(random.sample(topics, 10)))) for m in EQUAL]
 
 
-def in_midlife(members: Sequence[Member]) -> list[Member]:
+def in_midlife(members: Sequence[AssignmentMember]) -> list[AssignmentMember]:
     """The same members, the last of whom have just come to the others."""
     old, new = members[:-NEW], members[-NEW:]
     owned = sticky_assignor(old, PARTITIONS)
     return [*(attrs.evolve(m, owned=owned[m.id], generation=1) for m in old), *new]
 
 
-def ours(name: str, members: Sequence[Member]) -> Callable[[], int]:
+def ours(name: str, members: Sequence[AssignmentMember]) -> Callable[[], int]:
     """Assign ten times."""
     assign = ASSIGNORS[name].function
 
@@ -60,7 +60,7 @@ def ours(name: str, members: Sequence[Member]) -> Callable[[], int]:
     return job
 
 
-def theirs(assignor: Any, members: Sequence[Member]) -> Callable[[], int]:
+def theirs(assignor: Any, members: Sequence[AssignmentMember]) -> Callable[[], int]:
     """Assign once with kafka-python's."""
     partitions = {topic: set(range(count)) for topic, count in PARTITIONS.items()}
     cluster = SimpleNamespace(topics=partitions.keys, partitions_for_topic=partitions.get)
@@ -80,7 +80,7 @@ def theirs(assignor: Any, members: Sequence[Member]) -> Callable[[], int]:
     return job
 
 
-def metadata(assignor: Any, member: Member) -> Any:
+def metadata(assignor: Any, member: AssignmentMember) -> Any:
     """What a member says when it joins; kafka-python's sticky assignors keep it in themselves."""
     if isinstance(assignor, StickyPartitionAssignor):
         assignor.member_assignment = member.owned

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from measure import Figure, best
 
 import wavetank as wt
-from wavetank.model.cursor import Cursor
-from wavetank.model.delivery import DELIVERIES, Delivery
+from wavetank.model.log.cursor import Cursor
+from wavetank.model.messages.share import DELIVERIES, Delivery
 
 LANES = 8
 PER_BATCH = 500
@@ -34,8 +34,8 @@ def flying(count: int) -> Cursor:
     """A cursor with so many records in flight."""
     cursor = Cursor()
     cursor.begin(0)
-    cursor.look_at(count)
-    cursor.give("c", np.arange(count), 10**12)
+    cursor.extend(count)
+    cursor.acquire("c", np.arange(count), 10**12)
     return cursor
 
 
@@ -64,7 +64,7 @@ def singles(order: Iterable[int], nack_every: int = WINDOW + 1) -> float:
             cursor.expire(1)
     if cursor.available:
         again = cursor.available_offsets()
-        cursor.give("c", again, 10**12)
+        cursor.acquire("c", again, 10**12)
         for offset in again.tolist():
             said += 1
             cursor.ack("c", offset, offset + 1)
@@ -105,10 +105,10 @@ def end_to_end(delivery: Delivery, *, acks: bool = True) -> float:
             max_poll_records=100_000, max_in_flight=100_000,
         )  # fmt: skip
         for lane in range(LANES):
-            group.consumer(f"c{lane}", service=wt.ConstantService("1us"))
+            group.consumer(f"c{lane}", service=wt.load.ConstantService("1us"))
         group.assignment()
         began = time.perf_counter()
-        load_all(cluster, wt.UniformKeys(10_000))
+        load_all(cluster, wt.load.UniformKeys(10_000))
         seconds = time.perf_counter() - began
         stored, done = (
             pc.sum(cluster.events.table(kind)["count"]).as_py()
@@ -119,11 +119,13 @@ def end_to_end(delivery: Delivery, *, acks: bool = True) -> float:
     return float(done / seconds)
 
 
-def load_all(cluster: wt.Cluster, keys: wt.UniformKeys) -> None:
+def load_all(cluster: wt.Cluster, keys: wt.load.UniformKeys) -> None:
     """Send to every partition for a while, and let everything be handled."""
     producers = []
     for lane in range(LANES):
-        load = wt.Load("orders", wt.Constant(RATE), keys, partition=lane, resolution="1ms")
+        load = wt.load.Load(
+            "orders", wt.load.Constant(RATE), keys, partition=lane, resolution="1ms"
+        )
         producers.append(
             cluster.producer(
                 f"p{lane}", "manual", load=load, linger_ms=0, batch_size=100 * PER_BATCH,
@@ -143,7 +145,7 @@ def routing_figures() -> list[Figure]:
     }
     jobs["commits"] = partial(end_to_end, "exclusive", acks=False)
     rates = best(jobs, rounds=3)
-    peer = "exclusive, commits each lot"
+    peer = "exclusive, commits each poll batch"
     return [
         Figure(
             f"simulated, {name}, batches of 500", rates[name], peer, rates["commits"], "records/s"
@@ -158,9 +160,9 @@ def hot_keys() -> Figure:
         cluster.create_topic("orders")
         group = cluster.group("g", ["orders"], delivery="key_shared")
         for lane in range(LANES):
-            group.consumer(f"c{lane}", service=wt.ConstantService("1us"))
+            group.consumer(f"c{lane}", service=wt.load.ConstantService("1us"))
         group.assignment()
-        load = wt.Load("orders", wt.Poisson(1_000), wt.ZipfKeys(10_000))
+        load = wt.load.Load("orders", wt.load.Poisson(1_000), wt.load.ZipfKeys(10_000))
         cluster.producer("p", load=load)
         cluster.run(for_="40s")
         moves = cluster.events.of("slots_moved")

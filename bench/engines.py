@@ -68,7 +68,7 @@ class BareRelay:
 
 def simulated(nodes: int) -> int:
     """Our engine; the ring spans so many nodes, so that its messages cross the network or not."""
-    with wt.SimulatedSystem(seed=1, network=wt.constant(f"{DELAY_US}us")) as system:
+    with wt.SimulatedSystem(seed=1, network=wt.network.constant(f"{DELAY_US}us")) as system:
         ring = [system.spawn(Relay, f"relay-{i}", node=f"node-{i % nodes}") for i in range(ACTORS)]
         for i, ref in enumerate(ring):
             ref.tell(Sit(ring[(i + 1) % ACTORS]))

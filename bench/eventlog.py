@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from measure import Figure, best_rates
 
 import wavetank as wt
-from wavetank.actors.eventlog import EventLog
-from wavetank.model.events import SCHEMA
+from wavetank.actors.engine.event_log import EventLog
+from wavetank.model.events.schema import NULL_INT, SCHEMA
 
 ROWS = 1_000_000
 BATCH_ROWS = 50_000
@@ -34,8 +34,8 @@ def single_events(directory: Path) -> None:
         time_us = number * 7
         append((
             time_us, KINDS[number % 3], NODES[number & 7], ACTORS[number & 31],
-            "orders", number & 31, None, None, None,
-            number * 1_000, 1_000, 100_000 + number % 1_009, 3, number,
+            "orders", number & 31, *(None,) * 9,
+            number * 1_000, 1_000, 100_000 + number % 1_009, 3, *(NULL_INT,) * 3, number,
             time_us, time_us + 250, None,
         ))  # fmt: skip
     log.close()

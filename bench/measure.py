@@ -7,7 +7,7 @@ from functools import partial
 
 import attrs
 
-from wavetank.actors.simulated import ROOMY
+from wavetank.actors.engine.simulated import ROOMY
 
 ROUNDS = 5
 

@@ -36,11 +36,11 @@ def start(cluster: wt.Cluster) -> Any:
     cluster.create_topic("orders", partitions=LANES, retention="2s")
     group = cluster.group("readers", ["orders"], delivery="shared")
     for number in range(CONSUMERS):
-        group.consumer(f"consumer-{number}", service=wt.ConstantService("2us"))
+        group.consumer(f"consumer-{number}", service=wt.load.ConstantService("2us"))
     for lane in range(LANES):
-        load = wt.Load(
-            "orders", wt.Constant(RATE / LANES), keys=wt.UniformKeys(10_000),
-            sizes=wt.LognormalSizes(100), partition=lane, resolution=f"{EVERY_US}us",
+        load = wt.load.Load(
+            "orders", wt.load.Constant(RATE / LANES), keys=wt.load.UniformKeys(10_000),
+            sizes=wt.load.LognormalSizes(100), partition=lane, resolution=f"{EVERY_US}us",
         )  # fmt: skip
         cluster.producer(f"producer-{lane}", "manual", load=load, linger_ms=0, batch_size=1_000_000)
     return group

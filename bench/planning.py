@@ -15,8 +15,8 @@ from measure import Figure
 
 import wavetank as wt
 from wavetank import analytics
-from wavetank.asking import ask
-from wavetank.sweeping import run_plan, run_sweep
+from wavetank.scenarios.sweep.spec import build_spec
+from wavetank.scenarios.sweep.sweep import run_plan, run_sweep
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "scenarios"
 SEEDS = 20
@@ -64,17 +64,15 @@ def planned(case: Case, seeds: int = SEEDS) -> Figure:
     """An example whole and searched."""
     coarse = 'producers[0].resolution="1s"'
     scenario = wt.load_scenario(EXAMPLES / f"{case.name}.toml", [*case.changes, coarse])
-    question = ask(scenario, case.vary, seeds, share=SHARE)
+    spec = build_spec(scenario, case.vary, seeds, share=SHARE)
     spark = analytics.session("local[2]")
     with TemporaryDirectory() as folder:
-        grid = run_sweep(question, spark=spark, out=Path(folder) / "grid")
-        plan = run_plan(question, spark=spark, out=Path(folder) / "plan")
+        grid = run_sweep(spec, spark=spark, out=Path(folder) / "grid")
+        plan = run_plan(spec, spark=spark, out=Path(folder) / "plan")
     assert plan.choice == grid.choice
     assert plan.reused == 0
-    answer = "none" if plan.choice is None else plan.choice.variant.label
-    return Figure(
-        f"plan, {case.name}: {answer}", plan.runs, "the whole grid", question.runs, "runs"
-    )
+    answer = "none" if plan.choice is None else plan.choice.label
+    return Figure(f"plan, {case.name}: {answer}", plan.runs, "the whole grid", spec.runs, "runs")
 
 
 def run() -> list[Figure]:

@@ -9,6 +9,7 @@ one, which is what each client offers.
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
@@ -36,10 +37,12 @@ def simulated(per_batch: int, batches: int) -> int:
         cluster.create_topic("orders", partitions=LANES)
         group = cluster.group("g", ["orders"], max_poll_records=100_000)
         for lane in range(LANES):
-            group.consumer(f"c{lane}", service=wt.ConstantService("1us"))
+            group.consumer(f"c{lane}", service=wt.load.ConstantService("1us"))
         group.assignment()
         for lane in range(LANES):
-            load = wt.Load("orders", wt.Constant(rate), partition=lane, resolution=f"{every_us}us")
+            load = wt.load.Load(
+                "orders", wt.load.Constant(rate), partition=lane, resolution=f"{every_us}us"
+            )
             cluster.producer(
                 f"p{lane}", "manual", load=load, linger_ms=0,
                 batch_size=100 * per_batch, max_in_flight=10_000,
@@ -76,12 +79,12 @@ def simpy_model(records: int) -> int:
     return records
 
 
-def live() -> float:
+def live(data_dir: Path | None = None, count: int = LIVE_RECORDS) -> float:
     """Our cluster on threads; records a second, from the first sent to the last handled."""
     got = [0] * LIVE_LANES
     done = threading.Event()
-    with wt.Cluster.live(brokers=1) as cluster:
-        cluster.create_topic("orders", partitions=LIVE_LANES)
+    with wt.Cluster.live(brokers=1, data_dir=data_dir) as cluster:
+        cluster.create_topic("orders", LIVE_LANES, bytes)
         group = cluster.group("g", ["orders"], max_poll_records=500, heartbeat_interval_ms=100)
 
         def handler(lane: int) -> Any:
@@ -89,7 +92,7 @@ def live() -> float:
                 for record in records:
                     assert len(record.value) == 100
                 got[lane] += len(records)
-                if sum(got) >= LIVE_RECORDS:
+                if sum(got) >= count:
                     done.set()
 
             return handle
@@ -102,14 +105,14 @@ def live() -> float:
             for lane in range(LIVE_LANES)
         ]
         began = time.perf_counter()
-        for _ in range(LIVE_RECORDS // LIVE_LANES // 500):
-            lot = [VALUE for _ in range(500)]
+        for _ in range(count // LIVE_LANES // 500):
+            batch = [VALUE for _ in range(500)]
             for lane, producer in enumerate(producers):
-                producer.send_many("orders", lot, partition=lane)
+                producer.send_many("orders", batch, partition=lane)
         done.wait()
         seconds = time.perf_counter() - began
-    assert sum(got) == LIVE_RECORDS
-    return LIVE_RECORDS / seconds
+    assert sum(got) == count
+    return count / seconds
 
 
 def librdkafka() -> float:

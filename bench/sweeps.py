@@ -22,11 +22,11 @@ from measure import Figure
 
 import wavetank as wt
 from wavetank import analytics
-from wavetank.asking import Question, ask
-from wavetank.sweeping import run_sweep
+from wavetank.scenarios.sweep.spec import SweepSpec, build_spec
+from wavetank.scenarios.sweep.sweep import run_sweep
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from standalone import standalone
+from helpers.spark_cluster import standalone
 
 RUNS = 500
 ROUNDS = 2
@@ -38,41 +38,43 @@ SCENARIO = wt.Scenario(
     name="sweep",
     duration="20s",
     topics=[wt.TopicPlan("orders", partitions=12)],
-    producers=[wt.ProducerPlan("shop", "orders", wt.Poisson(500), partitioner="random")],
-    groups=[wt.GroupPlan("billing", ["orders"], consumers=4, service=wt.ExponentialService("2ms"))],
+    producers=[wt.ProducerPlan("shop", "orders", wt.load.Poisson(500), partitioner="random")],
+    groups=[
+        wt.GroupPlan("billing", ["orders"], consumers=4, service=wt.load.ExponentialService("2ms"))
+    ],
 )
 
 Digests = list[str | None]
 
 
-def question(runs: int = RUNS) -> Question:
+def question(runs: int = RUNS) -> SweepSpec:
     """A grid of so many runs."""
     vary = {"groups[0].consumers": list(range(4, 4 + VARIANTS))}
-    return ask(SCENARIO, vary, runs // VARIANTS)
+    return build_spec(SCENARIO, vary, runs // VARIANTS)
 
 
 def alone(job: tuple[wt.Scenario, int]) -> str | None:
     """One simulation."""
     scenario, seed = job
-    return wt.run(scenario, seed=seed).digest
+    return wt.run(scenario, seed=seed, keep=False).digest
 
 
-def jobs(asked: Question) -> list[tuple[wt.Scenario, int]]:
+def jobs(asked: SweepSpec) -> list[tuple[wt.Scenario, int]]:
     """All of them."""
     return [(variant.scenario, seed) for variant in asked.variants for seed in asked.seeds]
 
 
-def by_loop(asked: Question) -> Digests:
+def by_loop(asked: SweepSpec) -> Digests:
     """One after the other."""
     return [alone(job) for job in jobs(asked)]
 
 
-def by_pool(pool: Any, asked: Question) -> Digests:
+def by_pool(pool: Any, asked: SweepSpec) -> Digests:
     """By processes that take one at a time."""
     return list(pool.map(alone, jobs(asked), chunksize=1))
 
 
-def by_spark(spark: Any, asked: Question) -> Digests:
+def by_spark(spark: Any, asked: SweepSpec) -> Digests:
     """As one job."""
     with TemporaryDirectory() as folder:
         done = run_sweep(asked, spark=spark, out=Path(folder) / "out")
@@ -91,7 +93,7 @@ def run(runs: int = RUNS) -> list[Figure]:
     asked, few = question(runs), question(2 * VARIANTS)
     spark = analytics.session(f"local[{PROCESSES}]")
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        ways: dict[str, Callable[[Question], Digests]] = {
+        ways: dict[str, Callable[[SweepSpec], Digests]] = {
             "spark": partial(by_spark, spark),
             "pool": partial(by_pool, pool),
         }
@@ -120,7 +122,7 @@ def run(runs: int = RUNS) -> list[Figure]:
     ]  # fmt: skip
 
 
-def by_cluster(few: Question, asked: Question) -> tuple[float, Digests]:
+def by_cluster(few: SweepSpec, asked: SweepSpec) -> tuple[float, Digests]:
     """On a cluster that is there and has run a few before."""
     with TemporaryDirectory() as folder, standalone(Path(folder), PROCESSES) as cluster:
         spark = analytics.session(cluster.master)

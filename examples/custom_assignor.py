@@ -1,4 +1,4 @@
-"""An assignor of one's own: the member with the better machine gets twice as much."""
+"""A custom assignor: the member with the larger machine gets twice as many partitions."""
 
 import wavetank as wt
 
@@ -6,12 +6,15 @@ STRENGTH = {"large": 2, "small-1": 1, "small-2": 1}
 
 
 def by_strength(members, partitions):
-    """Deal partitions to whoever has least for its strength; a pure function, as all assignors."""
-    shares = {member.id: [] for member in members}
+    """Give each partition to the member with the fewest for its strength.
+
+    An assignor must be a pure function.
+    """
+    shares = {each.id: [] for each in members}
     for topic in sorted(partitions):
         for number in range(partitions[topic]):
-            poorest = min(shares, key=lambda name: (len(shares[name]) / STRENGTH[name], name))
-            shares[poorest].append(wt.TopicPartition(topic, number))
+            member = min(shares, key=lambda name: (len(shares[name]) / STRENGTH[name], name))
+            shares[member].append(wt.TopicPartition(topic, number))
     return shares
 
 

@@ -1,4 +1,4 @@
-"""The same cluster on threads: a handler works while records come in."""
+"""A live cluster, on threads: handlers process records while a producer sends them."""
 
 import wavetank as wt
 
@@ -6,7 +6,7 @@ seen = []
 
 
 def handle(records: wt.Records) -> None:
-    """Remember what came; a consumer calls this with each lot of records, on its own thread."""
+    """Collect the values; each consumer calls this on its own thread, once per poll."""
     seen.extend(record.value for record in records)
 
 

@@ -1,10 +1,10 @@
-"""A poison message: its neighbours go through, it ends in the dead letters and is helped there."""
+"""A poison message: other records are processed, this one becomes a dead letter and is resent."""
 
 import logging
 
 import wavetank as wt
 
-# Failures of handlers are logged with their tracebacks; here the event log tells of them.
+# Handler failures are logged with tracebacks; this example shows them from the event log.
 logging.getLogger("wavetank").disabled = True
 
 PRICES = {"tea": 3, "coffee": 4}
@@ -12,7 +12,7 @@ paid = {}
 
 
 def charge(orders):
-    """Write by id: what was in a lot that failed comes again, and must not be charged twice."""
+    """Charge by id, so that an order that is redelivered after a failure is not charged twice."""
     for order in orders:
         paid[order.value["id"]] = PRICES[order.value["item"]]
 
@@ -30,14 +30,14 @@ with wt.Cluster.simulated(seed=5) as cluster:
     for event in cluster.events:
         if event.kind in ("delivered", "nacked", "acknowledged", "dead_lettered"):
             offsets = f"{event.base_offset} to {event.base_offset + event.count - 1}"
-            print(f"{event.time_us:7} {event.kind:13} {offsets}  {event.detail or ''}".rstrip())
-    print(f"paid: {paid}, still to do: {sum(till.lag().values())}")
+            print(f"{event.time_us:7} {event.kind:13} {offsets}  {event.remarks()}".rstrip())
+    print(f"paid: {paid}, lag: {sum(till.lag().values())}")
 
     letters = list(till.dead_letters())
     for letter in letters:
         why = wt.dead_letter(letter)
-        print(f"{letter.value} was delivered {why.deliveries} times, at last {why.reason}")
+        print(f"{letter.value} was delivered {why.deliveries} times, last error: {why.reason}")
     PRICES["cocoa"] = 5
     print(f"cocoa has a price now, {till.republish(letters)} order republished")
     cluster.run(for_="1s")
-    print(f"paid: {paid}, still to do: {sum(till.lag().values())}")
+    print(f"paid: {paid}, lag: {sum(till.lag().values())}")

@@ -1,4 +1,4 @@
-"""Two consumers share a topic: the first steps with a cluster, in virtual time."""
+"""First steps with a simulated cluster: two consumers share a topic."""
 
 import wavetank as wt
 
@@ -6,7 +6,7 @@ with wt.Cluster.simulated(seed=7, brokers=3) as cluster:
     cluster.create_topic("orders", partitions=6, type=dict)
     shop = cluster.producer("shop", partitioner="key")
     receipt = shop.send("orders", {"id": 0}, key="alice").get()
-    print(f"stored in partition {receipt.partition} at offset {receipt.offset}")
+    print(f"appended to partition {receipt.partition} at offset {receipt.offset}")
     for number in range(1, 20):
         shop.send("orders", {"id": number}, key=f"customer-{number}")
 
@@ -22,7 +22,7 @@ with wt.Cluster.simulated(seed=7, brokers=3) as cluster:
             orders += consumer.poll(max_records=100, timeout=1.0)
     for consumer in (a, b):
         consumer.commit()
-    print(f"{len(orders)} orders, the first one polled: {orders[0].value}")
+    print(f"{len(orders)} orders polled, the first one: {orders[0].value}")
 
     billing.set_assignor("roundrobin")
     for name, share in billing.assignment().items():

@@ -1,4 +1,4 @@
-"""A controlled replay: read again from a point in time, while the group's position stays."""
+"""A replay: read records again from a time or an offset; the group's position does not change."""
 
 import wavetank as wt
 
@@ -16,10 +16,10 @@ with wt.Cluster.simulated(seed=3) as cluster:
     clerk = books.consumer("clerk")
     first = [record.value for record in clerk.poll(timeout=5)]
     clerk.commit()
-    print(f"booked {first}, {sum(books.lag().values())} left")
+    print(f"booked {first}, lag {sum(books.lag().values())}")
 
     again = clerk.replay("payments", 0, since=noon)
     print(f"since noon: {[record.value for record in again]}")
     everything = clerk.replay("payments", 0, offset=0)
     print(f"from the start: {[record.value for record in everything]}")
-    print(f"still {sum(books.lag().values())} left")
+    print(f"lag still {sum(books.lag().values())}")

@@ -1,4 +1,4 @@
-"""Nouns and rules: messages, records, the log, events, configuration.
+"""Data and rules: messages, records, the log, events, settings, state machines.
 
-Nothing here knows a thread, a clock, Pykka or Spark.
+Nothing here does I/O on its own, reads a clock, starts a thread, or imports Pykka or Spark.
 """

@@ -1,19 +1,19 @@
-"""What Wavetank raises: one family, so that a caller can catch what we refuse and nothing else."""
+"""The exceptions of Wavetank. All of them derive from `WavetankError`."""
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 
 class WavetankError(Exception):
-    """The base of every error Wavetank raises on purpose."""
+    """Base class of the exceptions that Wavetank raises on purpose."""
 
 
 class BadValueError(WavetankError, ValueError):
-    """Something the user wrote cannot be meant; the text names it and what is expected."""
+    """A value is invalid. The text names it, and says what is expected."""
 
 
 class UnknownNameError(WavetankError, LookupError):
-    """A name that nothing bears, with the nearest one that something does."""
+    """A name does not exist. The text suggests the most similar name that does."""
 
     def __init__(self, what: str, name: object, known: Iterable[str]) -> None:
         self.what = what
@@ -22,7 +22,7 @@ class UnknownNameError(WavetankError, LookupError):
         super().__init__(f"unknown {what} {name!r}: {self.hint()}")
 
     def hint(self, quote: Callable[[str], str] = repr) -> str:
-        """The nearest name, or what there is, with names quoted as one likes."""
+        """Suggest the most similar name, or else list the known names, each quoted with `quote`."""
         near = get_close_matches(str(self.name), self.known, n=1)
         if near:
             return f"did you mean {quote(near[0])}?"
@@ -33,13 +33,13 @@ class UnknownNameError(WavetankError, LookupError):
 
 
 class ScenarioError(WavetankError):
-    """A scenario that cannot be meant, with everything that is wrong with it."""
+    """A scenario is invalid. Lists all of its problems."""
 
     def __init__(self, problems: Iterable[str], source: str = "scenario") -> None:
         self.problems = tuple(problems)
-        """Each says where, as a path into the scenario, and what is wrong there."""
+        """One text for each problem: the path to it in the scenario, and what is wrong there."""
         self.source = source
-        """What the scenario was read from."""
+        """The file or object that the scenario was read from."""
         super().__init__(self.problems, source)
 
     def __str__(self) -> str:
@@ -50,20 +50,29 @@ class ScenarioError(WavetankError):
 
 
 class PayloadError(WavetankError):
-    """The value of a record, kept apart from it, cannot be stored or is not to be had any more."""
+    """An external payload cannot be stored, or is missing or damaged."""
 
 
 class ProducerFencedError(BadValueError):
-    """A producer sends under an id that another one, started later, has taken over."""
+    """The producer id of a producer has been taken over by one that was started later."""
 
 
-class NothingLeftError(WavetankError):
-    """A wait in virtual time that can never end: nothing is left to happen."""
+class CommitFailedError(WavetankError):
+    """Offsets could not be committed: the consumer is no longer in its group, or the group
+    rebalances. Records after the committed offset are delivered again."""
 
 
-class TimeStandsStillError(WavetankError):
-    """Actors keep each other busy without virtual time ever moving on."""
+class HandlerError(WavetankError):
+    """A handler raised an exception, which is the cause, and `on_handler_error` is "raise"."""
+
+
+class SimulationDeadlockError(WavetankError):
+    """A simulation waits for something, but no event is left that could make it happen."""
+
+
+class SimulationLivelockError(WavetankError):
+    """The actors of a simulation exchange messages without end while virtual time stands still."""
 
 
 class UnhandledMessageError(WavetankError):
-    """An actor was asked something it has no handler for."""
+    """An actor has no handler for a message that it was asked."""

@@ -1,123 +1,82 @@
-"""What a sweep has finished: a small file for each run, written by whoever ran it.
+"""The entries of a journal as bytes: length, checksum, JSON.
 
-    sweep/
-      sweep.json              what was asked for last
-      journal/KEY.json        what came of a run; its key is a digest of scenario and seed
-      runs/KEY/               its events, a run directory, if they were asked for
-      results/                the table of all runs that were asked for
-
-A file appears under its name only when it is whole, and what is in it follows from its name: it
-does not matter who writes it, how often, or who is killed in between. All who write must share
-the file system.
+An entry is a tuple of plain data: texts, numbers, `None`, bytes, NumPy arrays, and tuples and
+dictionaries of these. Lists come back as tuples.
 """
 
+import base64
 import json
-import os
-import shutil
-from collections.abc import Iterable
-from hashlib import sha256
-from pathlib import Path
+from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final
 
-from .errors import WavetankError
+import google_crc32c
+import numpy as np
 
-JOURNAL: Final = "journal"
-RUNS: Final = "runs"
-RESULTS: Final = "results"
-ASKED: Final = "sweep.json"
-_DRAFT: Final = ".draft"
+from .disk import Damage, FileContents
 
-
-class SweepNotWritableError(WavetankError, OSError):
-    """A directory for a sweep that cannot be used."""
-
-
-def key_of(scenario: str, code: str = "") -> str:
-    """The key of a run: of its scenario with its seed, as canonical text, and of its handlers."""
-    return sha256(f"{scenario}\n{code}".encode()).hexdigest()[:32]
+_HEAD: Final = Struct(">II")
+_BYTES: Final = "$bytes"
+_ARRAY: Final = "$array"
+MAX_SIZE: Final = 2**30
+"""Largest size of an entry; a larger number is damage."""
+SIMULATED_SIZE: Final = 64
+"""Size of an entry on a simulated disk, which keeps the entry itself."""
 
 
-def prepare(out: Path, asked: Any) -> None:
-    """Make the directory, or take what is there; drafts of who was killed go."""
-    other = out.exists() and not (out / ASKED).exists() and any(out.iterdir())
-    if other:
-        raise SweepNotWritableError(f"{out} holds something else than a sweep")
-    try:
-        for folder in (JOURNAL, RUNS):
-            (out / folder).mkdir(parents=True, exist_ok=True)
-            for draft in (out / folder).glob(f"{_DRAFT}*"):
-                shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
-        write(out / ASKED, json.dumps(asked, indent=2) + "\n")
-    except OSError as error:
-        raise SweepNotWritableError(f"cannot write into {out}: {error}") from error
+def encode_entry(entry: tuple[Any, ...]) -> bytes:
+    """Return the frame of an entry."""
+    data = json.dumps(entry, default=_plain, separators=(",", ":")).encode()
+    return _HEAD.pack(len(data), google_crc32c.value(data)) + data
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file that nobody sees before it is whole, or after it is half gone."""
-    draft = draft_of(path)
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return {_BYTES: base64.b64encode(value).decode()}
+    if isinstance(value, np.ndarray):
+        return {_ARRAY: value.dtype.str, "data": base64.b64encode(value.tobytes()).decode()}
+    if isinstance(value, np.integer):
+        return int(value)
+    raise TypeError(f"{value!r} cannot be part of a journal")
 
 
-def draft_of(path: Path) -> Path:
-    """A name beside it that nobody else uses at the same time."""
-    return path.with_name(f"{_DRAFT}-{os.uname().nodename}-{os.getpid()}-{path.name}")
+def decode_entry(data: bytes) -> tuple[Any, ...]:
+    """Return the entry of a frame, without its head."""
+    return _restored(json.loads(data))  # type: ignore[no-any-return]
 
 
-def add(out: Path, key: str, row: str) -> None:
-    """Note what came of a run."""
-    write(_path(out, key), row)
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_restored, value))
+    if isinstance(value, dict):
+        if _BYTES in value:
+            return base64.b64decode(value[_BYTES])
+        if _ARRAY in value:
+            return np.frombuffer(base64.b64decode(value["data"]), value[_ARRAY])
+        return {key: _restored(each) for key, each in value.items()}
+    return value
 
 
-def noted(out: Path, key: str) -> str | None:
-    """What was noted of a run, if anything was."""
-    try:
-        return _path(out, key).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-
-
-def take(out: Path, keys: Iterable[str], events: bool = False) -> dict[str, dict[str, Any]]:
-    """What came of those runs that are finished, with `events` of those that have kept them.
-
-    What is of no use is forgotten, so that it is run again: a run that failed, or a damaged file.
-    """
-    found = {}
-    for key in keys:
-        text = noted(out, key)
-        if text is None:
-            continue
-        row = _row(text)
-        if row is None or row["error"] is not None or (events and not row["directory"]):
-            _path(out, key).unlink()
-        else:
-            found[key] = row
-    return found
-
-
-def _row(text: str) -> dict[str, Any] | None:
-    try:
-        row = json.loads(text)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and {"error", "directory"} <= row.keys() else None
-
-
-def _path(out: Path, key: str) -> Path:
-    return out / JOURNAL / f"{key}.json"
-
-
-def count(out: Path) -> int:
-    """How many runs are finished."""
-    with os.scandir(out / JOURNAL) as entries:
-        return sum(not entry.name.startswith(".") for entry in entries)
-
-
-def adopt(draft: Path, directory: Path) -> None:
-    """Put a run directory in its place, unless another one did so first."""
-    try:
-        draft.rename(directory)
-    except OSError:
-        if not directory.exists():
-            raise
-        shutil.rmtree(draft)
+def scan_entries(name: str, read: Callable[[int, int], bytes], size: int) -> FileContents:
+    """Read the entries of a journal, up to the first damaged one."""
+    data = read(0, size)
+    entries: list[object] = []
+    ends: list[int] = []
+    at, reason = 0, ""
+    while at < len(data):
+        if at + _HEAD.size > len(data):
+            reason = "the file ends within an entry"
+            break
+        length, crc = _HEAD.unpack_from(data, at)
+        body = data[at + _HEAD.size : at + _HEAD.size + length]
+        if length > MAX_SIZE or len(body) != length:
+            reason = "the file ends within an entry"
+            break
+        if not length or google_crc32c.value(body) != crc:
+            reason = "the checksum does not match"
+            break
+        at += _HEAD.size + length
+        entries.append(decode_entry(body))
+        ends.append(at)
+    damage = Damage(name, at, reason) if reason else None
+    return FileContents(tuple(entries), tuple(ends), size, damage)

@@ -1,4 +1,4 @@
-"""What the network knows and says: a link's faults, and the verdict on one message."""
+"""The faults of a link between two nodes, and the verdict on one message that crosses it."""
 
 from typing import Final, NamedTuple
 
@@ -8,43 +8,43 @@ from .errors import BadValueError
 
 
 class Verdict(NamedTuple):
-    """What becomes of one message that crosses from one node to another."""
+    """What happens to one message from one node to another."""
 
     delays_us: tuple[int, ...]
-    """One copy arrives after each of these: none drops the message, two duplicate it."""
+    """The delay of each copy that arrives. Empty drops the message, two values duplicate it."""
     hold: bool = False
-    """Keep it until the link is healed, then deliver it (what a TCP peer would see)."""
+    """Whether to keep the message until the link is healed, as TCP would by retransmission."""
     ordered: bool = True
-    """Never overtake what this link carries already; a reordering fault says False."""
+    """Whether the message must arrive after those sent before it on the same link."""
 
 
 DROP: Final = Verdict(())
 HOLD: Final = Verdict((), hold=True)
 
 
-def _share(_: object, field: "attrs.Attribute[float]", value: float) -> None:
+def _probability(_: object, field: "attrs.Attribute[float]", value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise BadValueError(f"{field.name} = {value!r}: expected a share between 0 and 1")
+        raise BadValueError(f"{field.name} = {value!r}: expected a probability from 0 to 1")
 
 
 @attrs.frozen
 class Faults:
-    """What is wrong with one direction of a link."""
+    """The faults of one direction of a link."""
 
     cut: bool = False
-    """Nothing gets through: it is dropped."""
+    """Whether all messages are dropped."""
     hold: bool = False
-    """Nothing gets through now; it arrives when the link is healed."""
+    """Whether all messages are held until the link is healed."""
     delay_us: int = 0
-    """Added to every delay."""
-    drop: float = attrs.field(default=0.0, validator=_share)
-    """The share of messages that vanish."""
-    duplicate: float = attrs.field(default=0.0, validator=_share)
-    """The share of messages that arrive twice."""
-    reorder: float = attrs.field(default=0.0, validator=_share)
-    """The share of messages that are late by up to `late_us` and may be overtaken."""
+    """Delay added to every message."""
+    drop: float = attrs.field(default=0.0, validator=_probability)
+    """Probability that a message is dropped."""
+    duplicate: float = attrs.field(default=0.0, validator=_probability)
+    """Probability that a message arrives twice."""
+    reorder: float = attrs.field(default=0.0, validator=_probability)
+    """Probability that a message is delayed by up to `late_us`, and may be overtaken."""
     late_us: int = 10_000
-    """How much later a reordered message, or the second copy of one, may arrive."""
+    """Longest extra delay of a reordered message, and of the second copy of a duplicate."""
 
 
 CALM: Final = Faults()

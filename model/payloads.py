@@ -1,8 +1,9 @@
-"""Values that live apart from their records: the claim check pattern.
+"""External payloads: values that are stored outside the log (the claim check pattern).
 
-A topic with external payloads keeps a `Payload` in its log where other topics keep the value: what
-it takes to find the value in a `PayloadStore` and to see that it is still the same. Values are
-pickled. A checksum tells damage, not malice: a payload directory is to be trusted like a program.
+The log of a topic with external payloads holds a `Payload` instead of each value: a reference with
+the id of the value in a `PayloadBackend`, its size and its checksum. Values are pickled. The
+checksum detects damage, not tampering: unpickling runs code, so a payload directory must be
+trusted like a program.
 """
 
 import pickle
@@ -14,61 +15,64 @@ from urllib.parse import quote, unquote
 
 import attrs
 
-from .batch import Batch
 from .errors import BadValueError, PayloadError
+from .log.batch import Batch
 
 PICKLE_PROTOCOL: Final = 5
-"""Fixed: another default in another Python would change sizes, and with them a run's digest."""
+"""Fixed, because the default of another Python would change sizes and the digest of a run."""
 
 
 @attrs.frozen
 class Payload:
-    """A reference to a value that is kept apart from its record."""
+    """A reference to a value in a payload store."""
 
     id: str
-    """What the store knows the value by."""
+    """Id of the value in the store."""
     size: int
-    """How many bytes the store keeps."""
+    """Size of the encoded value in bytes."""
     checksum: int = attrs.field(repr="{:#010x}".format)
-    """Their CRC-32. Its text is always as long, for a reference counts for as much as its text."""
+    """CRC-32 of the encoded value. Its text has a fixed length, as the size of a reference is that
+    of its text."""
     type_name: str
-    """What the value is an instance of."""
+    """Name of the value's type."""
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to."""
+        """The topic that the value was sent to."""
         return unquote(self.id.partition("/")[0])
 
 
 def payload_id(topic: str, producer: str, life: int, number: int) -> str:
-    """Make an id that tells where a value came from; two names cannot run into each other.
+    """Make an id from the origin of a value. Names are quoted, so that ids cannot collide.
 
-    Numbers are all as long, because what a reference counts for must not depend on what a
-    directory held before the run.
+    The number has a fixed length, because the size of a reference must not depend on the numbers
+    that a directory held before the run.
     """
     return f"{quote(topic, safe='')}/{quote(producer, safe='')}/{life}-{number:09}"
 
 
 def number_in(id: str) -> int:
-    """Read the number at the end of an id; what is not one of ours has none."""
+    """Return the number at the end of an id; 0 if it was not made by `payload_id`."""
     digits = id.rpartition("-")[2]
     return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 @attrs.frozen
 class Encoded:
-    """A value in the form in which a store keeps it."""
+    """A value as a store keeps it."""
 
     data: bytes = attrs.field(repr=False)
+    """The pickled value."""
     type_name: str
+    """Name of the value's type."""
 
     def reference(self, id: str) -> Payload:
-        """Make the reference to it."""
+        """Make a reference to the value."""
         return Payload(id, len(self.data), zlib.crc32(self.data), self.type_name)
 
 
 def encode(value: object) -> Encoded | None:
-    """Encode a value; None stays None, for a log must see which records have no value."""
+    """Encode a value. `None` stays `None`: compaction must see which records are tombstones."""
     if value is None:
         return None
     name = type(value).__qualname__
@@ -76,13 +80,13 @@ def encode(value: object) -> Encoded | None:
         return Encoded(pickle.dumps(value, PICKLE_PROTOCOL), name)
     except Exception as error:
         raise BadValueError(
-            f"a value of type {name} cannot be kept apart from its record: expected one that "
-            f"pickle takes ({error})"
+            f"a value of type {name} cannot be stored as an external payload: expected one that "
+            f"can be pickled ({error})"
         ) from error
 
 
 def decode(data: bytes) -> Any:
-    """Decode what was verified before."""
+    """Decode a value that `verify` has accepted."""
     try:
         return pickle.loads(data)
     except Exception as error:
@@ -90,7 +94,7 @@ def decode(data: bytes) -> Any:
 
 
 def verify(reference: Payload, data: bytes) -> None:
-    """Refuse data that is not what was stored."""
+    """Raise `PayloadError` if data differs from the data that was stored."""
     if len(data) != reference.size:
         raise PayloadError(f"damaged: {len(data)} bytes instead of {reference.size}")
     checksum = zlib.crc32(data)
@@ -99,7 +103,7 @@ def verify(reference: Payload, data: bytes) -> None:
 
 
 def references(batch: Batch) -> tuple[Payload, ...]:
-    """Collect the references among a batch's values; nothing to look at in synthetic ones."""
+    """Collect the references among the values of a batch."""
     values = batch.values
     if type(values) is not tuple:
         return (values,) if isinstance(values, Payload) else ()
@@ -109,55 +113,55 @@ def references(batch: Batch) -> tuple[Payload, ...]:
 # Stores
 
 
-class PayloadStore(Protocol):
-    """Bytes by id. What goes wrong with one of them is an `OSError`."""
+class PayloadBackend(Protocol):
+    """Stores bytes by id. Failures raise `OSError`."""
 
     def put(self, id: str, data: bytes) -> None:
-        """Keep data, in the place of what this id stood for."""
+        """Store data under an id; earlier data of the id is replaced."""
 
     def get(self, id: str) -> bytes:
-        """Give data back; raise `KeyError` if there is none."""
+        """Return the data of an id; raise `KeyError` if there is none."""
 
     def remove(self, id: str) -> bool:
-        """Forget data; whether there was any."""
+        """Remove the data of an id. Return whether there was any."""
 
     def ids(self) -> list[str]:
-        """Name all there is, in the order of the ids."""
+        """List all ids, sorted."""
 
 
 class MemoryStore:
     """Keeps payloads in memory."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
+        self._data: dict[str, bytes] = {}
 
     def put(self, id: str, data: bytes) -> None:
-        """Keep data, in the place of what this id stood for."""
-        self._kept[id] = data
+        """Store data under an id; earlier data of the id is replaced."""
+        self._data[id] = data
 
     def get(self, id: str) -> bytes:
-        """Give data back; raise `KeyError` if there is none."""
-        return self._kept[id]
+        """Return the data of an id; raise `KeyError` if there is none."""
+        return self._data[id]
 
     def remove(self, id: str) -> bool:
-        """Forget data; whether there was any."""
-        return self._kept.pop(id, None) is not None
+        """Remove the data of an id. Return whether there was any."""
+        return self._data.pop(id, None) is not None
 
     def ids(self) -> list[str]:
-        """Name all there is, in the order of the ids."""
-        return sorted(self._kept)
+        """List all ids, sorted."""
+        return sorted(self._data)
 
 
 _SUFFIX: Final = ".payload"
 _PART: Final = 200
-"""No file system that we know takes names of more than 255 bytes."""
+"""Longest part of a path: common file systems limit names to 255 bytes."""
 
 
 class DirectoryStore:
-    """Keeps each payload in a file; a new store on the same directory finds what is there.
+    """Keeps each payload in a file; a new store on the same directory finds the files again.
 
-    A file bears its id, quoted, so that any text will do; a long one is cut into folders. It is
-    written under another name first: nobody sees half a file.
+    The name of a file is its id, quoted, so that any text can be an id; a long one is split into
+    folders. A file is written under another name and then renamed, so that it is never incomplete.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -170,7 +174,7 @@ class DirectoryStore:
             ) from error
 
     def put(self, id: str, data: bytes) -> None:
-        """Keep data, in the place of what this id stood for."""
+        """Store data under an id; earlier data of the id is replaced."""
         path = self.path(id)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".draft")
@@ -182,14 +186,14 @@ class DirectoryStore:
             raise
 
     def get(self, id: str) -> bytes:
-        """Give data back; raise `KeyError` if there is none."""
+        """Return the data of an id; raise `KeyError` if there is none."""
         try:
             return self.path(id).read_bytes()
         except FileNotFoundError:
             raise KeyError(id) from None
 
     def remove(self, id: str) -> bool:
-        """Forget data; whether there was any."""
+        """Remove the data of an id. Return whether there was any."""
         try:
             self.path(id).unlink()
         except FileNotFoundError:
@@ -197,12 +201,12 @@ class DirectoryStore:
         return True
 
     def ids(self) -> list[str]:
-        """Name all there is, in the order of the ids."""
+        """List all ids, sorted."""
         return sorted(self._ids())
 
     def path(self, id: str) -> Path:
-        """Say which file keeps a payload."""
-        # A dot in an id would let a folder look like a file.
+        """Return the path of the file of an id."""
+        # With a dot, a folder could look like a payload's file.
         name = quote(id, safe="", errors="surrogatepass").replace(".", "%2E")
         parts = [name[start : start + _PART] for start in range(0, len(name), _PART)] or [""]
         return self.directory.joinpath(*parts[:-1], parts[-1] + _SUFFIX)
@@ -213,70 +217,81 @@ class DirectoryStore:
             yield unquote(name.removesuffix(_SUFFIX), errors="surrogatepass")
 
 
-# Messages: to the keeper of a store, and its answers
+# Messages between producers, partitions and users, and the actor that keeps a store
 
 
 @attrs.frozen
 class PutPayloads:
-    """Asks to keep values of one producer; answered by `PayloadsPut` or `PayloadsRefused`."""
+    """Asks to store the values of a producer. Answered by `PayloadsPut` or `PayloadsRefused`."""
 
     producer: str
+    """Name of the producer."""
     topic: str
+    """Topic that the values are sent to."""
     values: tuple[Encoded | None, ...]
-    """None for a record without a value."""
+    """The encoded values; `None` for a record without a value."""
 
 
 @attrs.frozen
 class PayloadsPut:
-    """All are kept; a reference for each value."""
+    """All values are stored."""
 
     references: tuple[Payload | None, ...]
+    """A reference for each value; `None` for a record without a value."""
 
 
 @attrs.frozen
 class PayloadsRefused:
-    """None is kept, and why."""
+    """No value is stored."""
 
     reason: str
+    """The reason, as a text for people."""
 
 
 @attrs.frozen
 class GetPayload:
-    """Asks for a value; answered by `PayloadGot` or `PayloadMissing`."""
+    """Asks for a value. Answered by `PayloadGot` or `PayloadMissing`."""
 
     reference: Payload
+    """Reference to the value."""
 
 
 @attrs.frozen
 class PayloadGot:
-    """The value, encoded, and the same as when it was put."""
+    """The value, verified against its reference."""
 
     reference: Payload
+    """Reference to the value."""
     data: bytes = attrs.field(repr=False)
+    """The encoded value."""
 
 
 @attrs.frozen
 class PayloadMissing:
-    """The value is not to be had, and why."""
+    """The value cannot be returned."""
 
     reference: Payload
+    """Reference to the value."""
     reason: str
+    """The reason, as a text for people."""
 
 
 @attrs.frozen
 class DropPayloads:
-    """Tells that records are gone, and their values with them; not answered."""
+    """Tells the store that records have been removed, so that it removes their values."""
 
     references: tuple[Payload, ...]
+    """References to the values."""
 
 
 @attrs.frozen
 class CountPayloads:
-    """Asks how many values there are; answered by `PayloadCount`."""
+    """Asks for the number of stored values. Answered by `PayloadCount`."""
 
 
 @attrs.frozen
 class PayloadCount:
-    """How many values there are."""
+    """The answer to `CountPayloads`."""
 
     count: int
+    """Number of stored values."""

@@ -1,7 +1,7 @@
-"""Random streams: one for each name, all derived from the run's seed.
+"""Random streams: one for each name, all derived from the seed of the run.
 
-A stream depends on (seed, name) alone, so another actor more or less does not change what the
-others draw: two strategies are compared under the very same load.
+A stream depends only on (seed, name). Adding or removing an actor does not change the numbers that
+the others draw, so two strategies can be compared under exactly the same load.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ def _key(seed: int, name: str) -> int:
 
 
 def python_stream(seed: int, name: str) -> random.Random:
-    """The Python stream of this name."""
+    """Return the stream of a name, as Python's generator."""
     return random.Random(_key(seed, name))
 
 
 def numpy_stream(seed: int, name: str) -> np.random.Generator:
-    """The NumPy stream of this name: its own, not the Python one's continuation."""
+    """Return the stream of a name, as NumPy's generator; independent of the Python stream."""
     return np.random.Generator(np.random.PCG64(_key(seed, name + "/numpy")))

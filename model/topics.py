@@ -1,5 +1,6 @@
-"""Topics and what they are made of."""
+"""Topics and partitions."""
 
+import builtins
 from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
@@ -10,53 +11,68 @@ import attrs
 from .durations import Duration, to_us
 from .errors import BadValueError
 from .payloads import Payload
+from .serializers import Serializer, make_serializer
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; sorts by topic, then by number."""
+    """A partition of a topic; sorts by topic, then by number."""
 
     topic: str
+    """Name of the topic."""
     partition: int
+    """Number of the partition, from 0."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:
-    """All partitions of a topic, in order, without a Python call each: groups have thousands."""
+    """List all partitions of a topic; without a Python call for each, as groups have thousands."""
     pairs: Iterable[tuple[str, int]] = zip(repeat(topic), range(count), strict=False)
     return list(map(partial(tuple.__new__, TopicPartition), pairs))
 
 
 Cleanup: TypeAlias = Literal["delete", "compact", "acknowledged"]
+"""Which records are removed. delete: those beyond the retention; compact: those with a later record
+of the same key; acknowledged: those that every group has consumed, once beyond the retention."""
+
 CLEANUPS: Final[tuple[Cleanup, ...]] = ("delete", "compact", "acknowledged")
 
 
 @attrs.frozen
 class Topic:
-    """What a topic is made with."""
+    """The configuration of a topic."""
 
     name: str
+    """Name of the topic."""
     partitions: int
-    type: type = object
-    """What values must be instances of."""
+    """Number of partitions."""
+    type: builtins.type = object
+    """Class that values must be instances of."""
     payloads: Literal["inline", "external"] = "inline"
-    """Whether the log keeps values, or references to values that are kept apart."""
+    """Whether the log holds the values, or references to values in a payload store."""
     cleanup: Cleanup = "delete"
-    """Which records go: those beyond retention, those superseded by a later one of their key
-    ("compact"), or those that every group has, once they are past their retention."""
+    """Which records are removed. delete: those beyond the retention; compact: those with a later
+    record of the same key; acknowledged: those that every group has consumed, once beyond the
+    retention."""
     retention: Duration | None = None
-    """How long records stay, tombstones of a compacted topic too; None: for ever, or until they
-    are acknowledged if that is what they go by."""
+    """Time that a record, or a tombstone of a compacted topic, is kept. `None`: no limit; with the
+    cleanup "acknowledged", until every group has consumed it."""
     retention_bytes: int | None = None
-    """How much a partition keeps; None: everything."""
-    keep_owed: bool = True
-    """Whether what a group has still to consume stays all the same."""
-    keeper: Any = attrs.field(default=None, eq=False, repr=False)
-    """The address of who keeps the values, if they are kept apart."""
+    """Size of a partition beyond which its oldest batches are removed; `None`: no limit."""
+    retain_unconsumed: bool = True
+    """Whether records that a group has still to consume are kept beyond the retention."""
+    serializer: str | None = None
+    """How values are stored on a disk: "bytes", "str", "json" or "pickle". With one, keys are
+    bytes, and values that cannot be stored are refused where they are sent. `None`: by the
+    type."""
+    id: int = attrs.field(default=0, eq=False, repr=False)
+    """Given by the controller. A topic that is deleted and created again has a higher one."""
+    payload_store: Any = attrs.field(default=None, eq=False, repr=False)
+    """Address of the actor that keeps external payloads."""
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what can be no topic."""
+        """Raise `BadValueError` if a field is invalid."""
         if not isinstance(self.name, str) or not self.name:
             raise BadValueError(f"topic = {self.name!r}: expected a text that is not empty")
         whole = isinstance(self.partitions, int) and not isinstance(self.partitions, bool)
@@ -71,7 +87,16 @@ class Topic:
                 f"topic {self.name!r}: payloads = {self.payloads!r}: "
                 'expected "inline" or "external"'
             )
+        if self.serializer is not None:
+            make_serializer(self.serializer)
         self._check_cleanup()
+
+    def make_serializer(self) -> Serializer:
+        """Make the serialiser of its values, by default that for its type."""
+        by_type = "json"
+        if self.type in (bytes, str):
+            by_type = self.type.__name__
+        return make_serializer(self.serializer or by_type, self.type)
 
     def _check_cleanup(self) -> None:
         if self.cleanup not in CLEANUPS:
@@ -91,19 +116,19 @@ class Topic:
                 f"topic {self.name!r}: retention_bytes = {size}: expected none, as its cleanup "
                 f"is {self.cleanup!r}"
             )
-        if not self.keep_owed and self.cleanup == "acknowledged":
+        if not self.retain_unconsumed and self.cleanup == "acknowledged":
             raise BadValueError(
-                f"topic {self.name!r}: keep_owed = False: expected True, as its records go when "
-                "every group has them"
+                f"topic {self.name!r}: retain_unconsumed = False: expected True, as its records "
+                "are removed when every group has consumed them"
             )
 
     @property
     def retention_us(self) -> int | None:
-        """How long records stay, in µs."""
+        """The retention in µs."""
         return None if self.retention is None else to_us(self.retention, "retention")
 
     def check(self, value: object) -> None:
-        """Refuse a value of another type than the topic's; a reference stands for one of it."""
+        """Raise `BadValueError` if a value is not of the topic's type, nor a payload reference."""
         if not isinstance(value, self.type):
             if self.payloads == "external" and isinstance(value, Payload):
                 return
@@ -114,7 +139,7 @@ class Topic:
 
 
 def size_of(value: object) -> int:
-    """How many bytes a key or value counts for: its text, for what is neither bytes nor text."""
+    """Return the size of a key or value in bytes. Other objects count as their `repr`."""
     if value is None:
         return 0
     if isinstance(value, bytes):

@@ -1,12 +1,12 @@
-"""What a cluster looks like: data for programs, text for people."""
+"""Descriptions of a topic and a cluster: data for programs, and `str` of them for people."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from .exchange import PartitionView
-from .membership import GroupView
-from .record import Record
+from .log.record import Record
+from .messages.client import PartitionView, offset_gap
+from .messages.group import GroupView
 from .topics import Topic, TopicPartition
 
 
@@ -15,31 +15,34 @@ class TopicView:
     """A topic, its partitions and the records in them."""
 
     topic: Topic
+    """Configuration of the topic."""
     partitions: tuple[PartitionView, ...]
+    """Its partitions, in order."""
     contents: tuple[tuple[Record, ...], ...]
     """The last records of each partition."""
 
     def __str__(self) -> str:
         lines = [f"topic {self.topic.name}: {self.topic.partitions} partitions"]
         for view, records in zip(self.partitions, self.contents, strict=True):
-            lines.append(
-                f"  {view.partition} on {view.broker}: "
-                f"offsets {view.start_offset} to {view.end_offset}"
-            )
+            lines.append(f"  {view.partition} on {view.broker}: {view.offsets()}")
             lines += [f"    {r.offset:>6} {_text(r.key)} {_text(r.value)}" for r in records]
         return "\n".join(lines)
 
 
 @attrs.frozen
 class ClusterView:
-    """A cluster: brokers, partitions with their leaders, groups with owners and lag."""
+    """A cluster: brokers, partitions with their leaders, groups with their owners and lag."""
 
     brokers: tuple[str, ...]
+    """Names of the registered brokers."""
     topics: Mapping[str, Topic]
+    """Topics by name."""
     partitions: tuple[PartitionView, ...]
+    """Partitions of all topics."""
     groups: tuple[GroupView, ...]
+    """Groups that have a coordinator."""
     lags: Mapping[str, Mapping[TopicPartition, int]]
-    """How many records each group has still to consume."""
+    """Lag of each group in each partition, in records."""
 
     def __str__(self) -> str:
         lines = [f"brokers: {', '.join(self.brokers)}", ""]
@@ -50,10 +53,13 @@ class ClusterView:
                 for v in self.partitions
             ],
         )
+        lines += [
+            f"{v.partition}: {offset_gap(v.lost_before)}" for v in self.partitions if v.lost_before
+        ]
         for group in self.groups:
             owners: dict[TopicPartition, str] = {}
-            for member, share in group.members.items():
-                for tp in share:
+            for member, partitions in group.members.items():
+                for tp in partitions:
                     owners[tp] = f"{owners[tp]}, {member}" if tp in owners else member
             lines += [
                 "",

@@ -1,4 +1,4 @@
-"""Decisions: pure functions a user can swap, such as a partitioner, an assignor or the network.
+"""Decisions that a user can replace, such as partitioners, assignors and the network model.
 
-What a strategy must know is in its arguments; it keeps no memory of its own.
+A strategy is a pure function: everything it needs is in its arguments, and it keeps no state.
 """

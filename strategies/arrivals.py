@@ -1,9 +1,9 @@
-"""When records arrive: the load that a running producer makes.
+"""Arrival processes: when the records of a running producer arrive.
 
-Time is the run's, which starts at 0. A process is asked about one window [start, end) after the
-other, of any width, and remembers nothing: `Constant` and `Trace` give in many windows exactly
-what they give in one. The others are Poisson processes, independent from window to window, around
-a steady, bursting or daily rate.
+Times are those of the run, which starts at 0. A process is asked about consecutive windows
+[start, end) of any width and keeps no state. `Constant` and `Trace` give the same arrivals however
+the time is divided into windows. The others are Poisson processes, independent from window to
+window, with a constant, bursting or daily rate.
 """
 
 import csv
@@ -24,20 +24,33 @@ from ..model.durations import SECOND_US, Duration, to_us
 from ..model.errors import BadValueError
 
 Times: TypeAlias = NDArray[np.int64]
-"""Moments in µs, in order."""
+"""Sorted times in µs."""
 
 
 class Arrivals(Protocol):
     """An arrival process."""
 
     def count_in(self, start_us: int, end_us: int, random: np.random.Generator) -> int:
-        """How many records arrive from `start_us` on and before `end_us`."""
+        """Return the number of records that arrive from `start_us` on and before `end_us`."""
 
     def times_in(self, start_us: int, end_us: int, random: np.random.Generator) -> Times:
-        """When they arrive; as many as `count_in` says with the stream in the same state."""
+        """Return the times of the arrivals; as many as `count_in` with the same random state."""
 
     def scaled(self, factor: float) -> Self:
-        """The same process with so many times the rate."""
+        """Return the same process with its rate multiplied by a factor."""
+
+
+def mean_rate(arrivals: Arrivals, start_us: int, end_us: int) -> float:
+    """Return the mean of records per second from `start_us` to `end_us`.
+
+    That of a random process is its expected value; that of a user's own, what it draws with a
+    fixed seed.
+    """
+    if isinstance(arrivals, _Random):
+        count = arrivals._expected(end_us) - arrivals._expected(start_us)
+    else:
+        count = arrivals.count_in(start_us, end_us, np.random.default_rng(0))
+    return count * SECOND_US / (end_us - start_us)
 
 
 _LEAST_RATE: Final = 1e-6
@@ -66,33 +79,37 @@ class Constant:
     """One record every 1/rate seconds, the first at 0."""
 
     rate: float = attrs.field(validator=_rate)
+    """Records per second."""
 
     def count_in(self, start_us: int, end_us: int, random: np.random.Generator) -> int:
+        """Return the number of records that arrive from `start_us` on and before `end_us`."""
         return self._before(end_us) - self._before(start_us)
 
     def times_in(self, start_us: int, end_us: int, random: np.random.Generator) -> Times:
+        """Return the times of the arrivals; as many as `count_in` with the same random state."""
         first, last = self._before(start_us), self._before(end_us)
         if first == last:
             return np.empty(0, np.int64)
         return _multiples(first, last, SECOND_US / _exact(self.rate))
 
     def scaled(self, factor: float) -> Self:
+        """Return the same arrivals at a rate multiplied by `factor`."""
         return attrs.evolve(self, rate=self.rate * _checked(factor))
 
     def _before(self, time_us: int) -> int:
-        """How many arrive before a moment: number k (from 0) arrives at k/rate, rounded down."""
+        """Count the arrivals before a time. Number k, from 0, is at k/rate, rounded down."""
         rate = _exact(self.rate)
         return -(-time_us * rate.numerator // (rate.denominator * SECOND_US))
 
 
 @lru_cache
 def _exact(rate: float) -> Fraction:
-    """0.1 means a tenth, not the nearest binary fraction, and small integers are fast ones."""
+    """Return the rate as a fraction: 0.1 becomes 1/10. Small integers also calculate fast."""
     return Fraction(rate).limit_denominator(10**6)
 
 
 def _multiples(first: int, last: int, step: Fraction) -> Times:
-    """Numbers first to last - 1, each times step and rounded down: integers all the way."""
+    """Multiply the integers from first to last - 1 by a step, rounded down, without floats."""
     whole, part = divmod(step.numerator, step.denominator)
     room = _INT64_MAX // step.denominator - 1
     pieces = []
@@ -104,37 +121,41 @@ def _multiples(first: int, last: int, step: Fraction) -> Times:
 
 
 class _Random(ABC):
-    """Independent arrivals whose expected number the subclass knows."""
+    """A Poisson process; the subclass defines the expected number of arrivals."""
 
     __slots__ = ()
 
     @abstractmethod
     def _expected(self, time_us: int) -> float:
-        """How many are expected before a moment, counted from any fixed one."""
+        """Return the expected number of arrivals before a time, up to a constant."""
 
     @abstractmethod
     def _knots(self, start_us: int, end_us: int) -> Iterable[int]:
-        """The moments inside a window between which the rate is steady, or nearly."""
+        """Return times inside a window between which the rate is (nearly) constant."""
 
     def count_in(self, start_us: int, end_us: int, random: np.random.Generator) -> int:
+        """Return the number of records that arrive from `start_us` on and before `end_us`."""
         return int(random.poisson(max(0.0, self._expected(end_us) - self._expected(start_us))))
 
     def times_in(self, start_us: int, end_us: int, random: np.random.Generator) -> Times:
+        """Return the times of the arrivals; as many as `count_in` with the same random state."""
         count = self.count_in(start_us, end_us, random)
         knots = [start_us, *self._knots(start_us, end_us), end_us]
         expected = [self._expected(knot) for knot in knots]
-        # Given their number, arrivals are independent, and uniform in what the rate adds up to.
+        # Given their number, arrivals are independent and uniform in the integral of the rate.
         times = np.interp(random.uniform(expected[0], expected[-1], count), expected, knots)
         return np.sort(np.minimum(times.astype(np.int64), end_us - 1))
 
 
 @attrs.frozen
 class Poisson(_Random):
-    """Records that arrive independently of each other at a steady mean rate."""
+    """Independent arrivals with a constant mean rate."""
 
     rate: float = attrs.field(validator=_rate)
+    """Mean of records per second."""
 
     def scaled(self, factor: float) -> Self:
+        """Return the same arrivals at a rate multiplied by `factor`."""
         return attrs.evolve(self, rate=self.rate * _checked(factor))
 
     def _expected(self, time_us: int) -> float:
@@ -146,12 +167,16 @@ class Poisson(_Random):
 
 @attrs.frozen
 class Bursts(_Random):
-    """`burst_rate` for `length` at 0 and after `every` such time again, `rate` in between."""
+    """Bursts at regular intervals, the first at 0, with a lower or higher rate in between."""
 
     rate: float = attrs.field(validator=_rate)
+    """Mean of records per second between bursts."""
     burst_rate: float = attrs.field(validator=_rate)
+    """Mean of records per second during a burst."""
     every: Duration
+    """Time from the start of a burst to the start of the next."""
     length: Duration
+    """Duration of a burst."""
     _every_us: int = attrs.field(init=False, repr=False, eq=False)
     _length_us: int = attrs.field(init=False, repr=False, eq=False)
 
@@ -169,6 +194,7 @@ class Bursts(_Random):
         return length_us
 
     def scaled(self, factor: float) -> Self:
+        """Return the same arrivals at a rate multiplied by `factor`."""
         factor = _checked(factor)
         return attrs.evolve(self, rate=self.rate * factor, burst_rate=self.burst_rate * factor)
 
@@ -185,14 +211,21 @@ class Bursts(_Random):
 
 @attrs.frozen
 class Daily(_Random):
-    """A rate that swings like a cosine from `low` to `peak` and back, day after day from 0."""
+    """A mean rate that follows a cosine between `low` and `peak` every day."""
 
     low: float = attrs.field(validator=_rate)
+    """Lowest mean of records per second."""
     peak: float = attrs.field(validator=_rate)
+    """Highest mean of records per second."""
     peak_at: Duration = "14h"
+    """Time of the peak, since the start of the day."""
     day: Duration = "24h"
+    """Length of a day."""
+    start_at: Duration = 0
+    """Time of day at which the run starts. 0: at the start of the day."""
     _peak_at_us: int = attrs.field(init=False, repr=False, eq=False)
     _day_us: int = attrs.field(init=False, repr=False, eq=False)
+    _start_at_us: int = attrs.field(init=False, repr=False, eq=False)
 
     @_peak_at_us.default
     def _(self) -> int:
@@ -202,21 +235,29 @@ class Daily(_Random):
     def _(self) -> int:
         return _positive_us(self.day, "day")
 
+    @_start_at_us.default
+    def _(self) -> int:
+        return to_us(self.start_at, "start_at")
+
     def __attrs_post_init__(self) -> None:
         if self.low > self.peak:
             raise BadValueError(f"low = {self.low!r}: expected at most peak = {self.peak!r}")
 
     def scaled(self, factor: float) -> Self:
+        """Return the same arrivals at a rate multiplied by `factor`."""
         factor = _checked(factor)
         return attrs.evolve(self, low=self.low * factor, peak=self.peak * factor)
 
     def _expected(self, time_us: int) -> float:
-        angle = math.tau * ((time_us - self._peak_at_us) % self._day_us) / self._day_us
+        since_peak_us = time_us + self._start_at_us - self._peak_at_us
+        angle = math.tau * (since_peak_us % self._day_us) / self._day_us
         swing_us = (self.peak - self.low) / 2 * math.sin(angle) * self._day_us / math.tau
         return ((self.low + self.peak) / 2 * time_us + swing_us) / SECOND_US
 
     def _knots(self, start_us: int, end_us: int) -> Iterable[int]:
-        minute_us = max(1, self._day_us // 1_440)  # the cosine moves by a part in 10⁵ at most
+        minute_us = max(
+            1, self._day_us // 1_440
+        )  # within which the cosine is linear up to a part in 10⁵
         return range(start_us + minute_us, end_us, minute_us)
 
 
@@ -229,24 +270,27 @@ def _positive_us(duration: Duration, what: str) -> int:
 
 @attrs.frozen
 class Trace:
-    """What was recorded, replayed; `trace` makes one. Before and after it there is silence."""
+    """Arrivals from a recording, made with `trace`. There are none before and after it."""
 
     times_us: Times = attrs.field(eq=attrs.cmp_using(eq=np.array_equal))
-    """When something arrived, in order."""
+    """Times of arrivals, sorted."""
     totals: NDArray[np.int64] = attrs.field(eq=attrs.cmp_using(eq=np.array_equal))
-    """How many records had arrived before each of these moments, and in the end."""
+    """Number of records that had arrived before each of these times, and at the end."""
     factor: float = 1.0
-    """Of each total so much, rounded down."""
+    """Factor on each total, which is then rounded down."""
 
     def count_in(self, start_us: int, end_us: int, random: np.random.Generator) -> int:
+        """Return the number of records that arrive from `start_us` on and before `end_us`."""
         _, totals = self._scaled_totals(start_us, end_us)
         return int(totals[-1] - totals[0])
 
     def times_in(self, start_us: int, end_us: int, random: np.random.Generator) -> Times:
+        """Return the times of the arrivals; as many as `count_in` with the same random state."""
         times_us, totals = self._scaled_totals(start_us, end_us)
         return np.repeat(times_us, np.diff(totals))
 
     def scaled(self, factor: float) -> Self:
+        """Return the same arrivals at a rate multiplied by `factor`."""
         return attrs.evolve(self, factor=self.factor * _checked(factor))
 
     def _scaled_totals(self, start_us: int, end_us: int) -> tuple[Times, NDArray[np.int64]]:
@@ -262,10 +306,10 @@ def trace(
     | Sequence[tuple[float, int]]
     | NDArray[np.number],
 ) -> Trace:
-    """A recorded load: times in seconds from the start of the run, or rows of a time and a count.
+    """Make a `Trace` of times in seconds since the start of the run, or of rows (time, count).
 
-    They need no order. A path names a text file with such a row in each line, the count after a
-    comma; empty lines, comments after # and a heading that starts with "time" are skipped.
+    They need not be sorted. A path names a text file with one such row in each line, the count
+    after a comma; empty lines, comments after # and a heading that starts with "time" are skipped.
     """
     if isinstance(source, str | PathLike):
         places, rows = _read_rows(Path(source))
@@ -286,7 +330,7 @@ def trace(
 
 
 def _as_rows(source: object) -> NDArray[np.float64]:
-    """Rows of a time and a count, whatever of the two forms was given."""
+    """Convert either form of a trace to rows (time, count)."""
     try:
         rows = np.asarray(source, np.float64)
     except (TypeError, ValueError):
@@ -299,7 +343,7 @@ def _as_rows(source: object) -> NDArray[np.float64]:
 
 
 def _read_rows(path: Path) -> tuple[list[str], NDArray[np.float64]]:
-    """A file's rows and for each where it stands, for an error to say."""
+    """Read the rows of a file, and the place of each in the file, for errors."""
     places, rows = [], []
     with path.open(newline="", encoding="utf-8-sig") as file:
         for number, cells in enumerate(csv.reader(line.partition("#")[0] for line in file), 1):

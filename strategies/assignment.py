@@ -1,18 +1,18 @@
-"""Assignors: who of a group owns which partition.
+"""Assignors: which member of a group owns which partition.
 
-An assignor is a pure function of the group's members, with what each subscribes to and owns now,
-and of the partition count of each topic. All it may know is in its arguments, and the order of
-the members means nothing. `range`, `roundrobin`, `sticky` and `cooperative-sticky` are Kafka's; a
-user's own function will do as well:
+An assignor is a pure function of the group's members, with their subscriptions and the partitions
+they own, and of the number of partitions of each topic. The order of the members has no meaning.
+`range`, `roundrobin`, `sticky` and `cooperative-sticky` are Kafka's. A user's function can be used
+as well:
 
     def first_takes_all(members, partitions):
         first, *others = sorted(member.id for member in members)
         everything = [TopicPartition(t, p) for t in partitions for p in range(partitions[t])]
         return {first: everything, **{other: () for other in others}}
 
-In an **eager** rebalance all members give up everything before the assignor runs. In a
-**cooperative** one (KIP-429) they go on with what they own, so a partition that moves must stay
-with nobody for a round, until its former owner has let it go: wrap a function in `cooperative`.
+In an **eager** rebalance all members give up their partitions before the assignor runs. In a
+**cooperative** rebalance (KIP-429) they keep them, so a partition that moves must be assigned to
+nobody for one round, until its owner has given it up: wrap a function in `cooperative`.
 """
 
 from bisect import bisect_left
@@ -23,59 +23,67 @@ from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 import attrs
 
+from ..model.callables import require_plain
 from ..model.errors import BadValueError, UnknownNameError
 from ..model.topics import TopicPartition, partitions_of
 from .sticky import Pool, shares
 
 Assignment: TypeAlias = dict[str, tuple[TopicPartition, ...]]
-"""What each member shall own, by its id; every member is in it."""
+"""The partitions assigned to each member, by its id. Every member has an entry."""
 RebalanceProtocol: TypeAlias = Literal["eager", "cooperative"]
 
 
 @attrs.frozen
-class Member:
-    """What an assignor knows of a member."""
+class AssignmentMember:
+    """A member of a group, as an assignor sees it."""
 
     id: str
+    """Id of the member."""
     topics: tuple[str, ...]
-    """What it subscribes to."""
+    """Topics it subscribes to."""
     owned: tuple[TopicPartition, ...] = ()
-    """What it owns now, by its own account; or, in an eager rebalance, owned until just now."""
+    """Partitions it says it owns; in an eager rebalance, those it has just given up."""
     instance_id: str | None = None
-    """The name of a static member (KIP-345), which it keeps when its id changes."""
+    """Id of a static member (KIP-345), which stays the same when its member id changes."""
     generation: int = -1
-    """When it got what it owns: of two who claim a partition, the later one is right."""
+    """Generation in which it got its partitions. Of two members that claim a partition, the one
+    with the later generation owns it."""
 
 
 class Assignor(Protocol):
-    """A function that shares out partitions."""
+    """A function that assigns partitions to members."""
 
     def __call__(
-        self, members: Sequence[Member], partitions: Mapping[str, int], /
+        self, members: Sequence[AssignmentMember], partitions: Mapping[str, int], /
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Say what each member shall own, given how many partitions topics have.
+        """Assign partitions to members, given the number of partitions of each topic.
 
-        Every partition of a topic that somebody subscribes to goes to one of those who do. Topics
-        that are not in `partitions` do not exist.
+        Every partition of a topic with subscribers must go to one of them. Topics that are not in
+        `partitions` do not exist.
         """
 
 
 @attrs.frozen
 class ChosenAssignor:
-    """An assignor, and how a group goes about using it."""
+    """An assignor with its name and rebalance protocol."""
 
     name: str
+    """Name of the assignor."""
     function: Assignor
+    """The assignor itself."""
     protocol: RebalanceProtocol
+    """The rebalance protocol it is made for."""
     custom: bool = True
-    """Whether a user wrote it, so that what it says needs `validate`."""
+    """Whether it is a user's, so that its assignments must be checked with `validate`."""
 
 
-def range_assignor(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Each topic by itself, cut into ranges: 7 partitions over 3 members are 3, 2 and 2.
+def range_assignor(
+    members: Sequence[AssignmentMember], partitions: Mapping[str, int]
+) -> Assignment:
+    """Divide each topic into ranges: 7 partitions over 3 members are 3, 2 and 2.
 
-    The first members get the longer ranges, of every topic; and partition n of topics with the
-    same number of partitions and the same subscribers goes to the same member.
+    The first members get the longer ranges of every topic. Partition n of topics with the same
+    number of partitions and the same subscribers goes to the same member.
     """
     group = _in_order(members)
     result: list[list[TopicPartition]] = [[] for _ in group]
@@ -83,15 +91,17 @@ def range_assignor(members: Sequence[Member], partitions: Mapping[str, int]) -> 
         whole = partitions_of(topic, partitions[topic])
         base, longer = divmod(len(whole), len(subscribers))
         start = 0
-        for place, number in enumerate(subscribers[: len(whole)]):
-            end = start + base + (place < longer)
+        for position, number in enumerate(subscribers[: len(whole)]):
+            end = start + base + (position < longer)
             result[number] += whole[start:end]
             start = end
     return _by_id(group, result)
 
 
-def roundrobin_assignor(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """All partitions of all topics dealt like cards, passing over who does not subscribe."""
+def roundrobin_assignor(
+    members: Sequence[AssignmentMember], partitions: Mapping[str, int]
+) -> Assignment:
+    """Assign all partitions of all topics in turn, skipping members that do not subscribe."""
     group = _in_order(members)
     result: list[list[TopicPartition]] = [[] for _ in group]
     turn = 0
@@ -99,49 +109,56 @@ def roundrobin_assignor(members: Sequence[Member], partitions: Mapping[str, int]
         first = bisect_left(subscribers, turn)
         order = subscribers[first:] + subscribers[:first]
         whole = partitions_of(topic, partitions[topic])
-        for place, number in enumerate(order[: len(whole)]):
-            result[number] += whole[place :: len(order)]
+        for position, number in enumerate(order[: len(whole)]):
+            result[number] += whole[position :: len(order)]
         turn = order[(len(whole) - 1) % len(order)] + 1
     return _by_id(group, result)
 
 
-def sticky_assignor(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Even loads, and what can stays where it is (KIP-54).
+def sticky_assignor(
+    members: Sequence[AssignmentMember], partitions: Mapping[str, int]
+) -> Assignment:
+    """Balance the loads, and keep partitions where they are if possible (KIP-54).
 
-    With equal subscriptions loads differ by one at most, and as few partitions move as can. With
-    mixed ones no partition could go from a member to a subscribed one that has two fewer; what is
-    least of all is the sum of the loads, squared, and twice the moves (sticky.py says why).
+    With equal subscriptions, loads differ by at most one, and as few partitions as possible move.
+    With different subscriptions, no partition could move to a subscribed member that has at least
+    two fewer. The result minimises the sum of the squared loads plus twice the number of moves
+    (sticky.py explains why).
 
     Three members that share four topics of two partitions begin as in a round robin:
 
         C0: t0-0 t1-1 t3-0      C1: t0-1 t2-0 t3-1      C2: t1-0 t2-1
 
-    When C1 leaves, C0 and C2 keep theirs, where in a round robin t1-0 and t1-1 change places:
+    When C1 leaves, C0 and C2 keep theirs; in a round robin, t1-0 and t1-1 would be swapped:
 
         C0: t0-0 t1-1 t2-0 t3-0                         C2: t0-1 t1-0 t2-1 t3-1
     """
     group = _in_order(members)
     owners = _owners(group)
-    stocks = [
-        _stock(topics, subscribers, group, partitions, owners)
-        for topics, subscribers in _audiences(group, partitions)
+    shared = [
+        _shared_topics(topics, subscribers, group, partitions, owners)
+        for topics, subscribers in _topics_by_subscribers(group, partitions)
     ]
     result: list[list[TopicPartition]] = [[] for _ in group]
-    for stock, share in zip(stocks, shares([stock.pool() for stock in stocks]), strict=True):
-        for number, part in zip(stock.subscribers, stock.deal(share), strict=True):
+    for each, share in zip(shared, shares([each.pool() for each in shared]), strict=True):
+        for number, part in zip(each.subscribers, each.divide(share), strict=True):
             result[number] += part
     return _by_id(group, map(sorted, result))
 
 
 def cooperative(assign: Assignor) -> Assignor:
-    """Make an assignor fit for cooperative rebalances, where owners go on while others join.
+    """Make an assignor suitable for cooperative rebalances, in which members keep their partitions.
 
-    What shall move is withheld: its owner learns that it lost it and lets it go, and the round
-    after, in which nobody owns it, hands it over. What two members claim is withheld from both.
+    A partition that is to move is withheld in the first round, so that its owner gives it up. In
+    the next round nobody owns it, and it is assigned. A partition that two members claim is
+    withheld from both.
     """
+    require_plain(assign, "assignor")
 
     @wraps(assign)
-    def in_two_rounds(members: Sequence[Member], partitions: Mapping[str, int], /) -> Assignment:
+    def in_two_rounds(
+        members: Sequence[AssignmentMember], partitions: Mapping[str, int], /
+    ) -> Assignment:
         owners = _owners(members)
         return {
             member: tuple(tp for tp in share if owners.get(tp, member) == member)
@@ -153,7 +170,7 @@ def cooperative(assign: Assignor) -> Assignor:
 
 
 cooperative_sticky_assignor: Final = cooperative(sticky_assignor)
-"""The same aim as `sticky_assignor`, reached in two rounds in which nobody stops what it keeps."""
+"""`sticky_assignor` in two rounds, in which members keep the partitions that do not move."""
 
 ASSIGNORS: Final[Mapping[str, ChosenAssignor]] = {
     chosen.name: chosen
@@ -168,8 +185,8 @@ ASSIGNORS: Final[Mapping[str, ChosenAssignor]] = {
 }
 
 
-def everyone(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Every partition to all who subscribe to it, for groups that share records, not partitions."""
+def everyone(members: Sequence[AssignmentMember], partitions: Mapping[str, int]) -> Assignment:
+    """Assign every partition to all its subscribers, for groups that share partitions."""
     shares = {
         member.id: [
             tp for topic in member.topics for tp in partitions_of(topic, partitions.get(topic, 0))
@@ -183,10 +200,10 @@ EVERYONE: Final = ChosenAssignor("everyone", everyone, "cooperative", custom=Fal
 
 
 def resolve(assignor: str | Assignor | ChosenAssignor) -> ChosenAssignor:
-    """The assignor of a name, or a user's own function; what is chosen already stays.
+    """Return the assignor with a name, or a user's function as an assignor.
 
-    A function is for eager rebalances, unless `cooperative` wraps it or it does the same by
-    itself and says so in an attribute, `protocol = "cooperative"`.
+    A function is used with eager rebalances, unless it is wrapped in `cooperative`, or does the
+    same itself and has an attribute `protocol = "cooperative"`.
     """
     if isinstance(assignor, ChosenAssignor):
         return assignor
@@ -196,6 +213,7 @@ def resolve(assignor: str | Assignor | ChosenAssignor) -> ChosenAssignor:
         return ASSIGNORS[assignor]
     if not callable(assignor):
         raise BadValueError(f"assignor = {assignor!r}: expected a name or a function")
+    require_plain(assignor, "assignor")
     for known in ASSIGNORS.values():
         if assignor is known.function:
             return known
@@ -207,16 +225,16 @@ def resolve(assignor: str | Assignor | ChosenAssignor) -> ChosenAssignor:
 
 def validate(
     assignment: Mapping[str, Sequence[TopicPartition]],
-    members: Sequence[Member],
+    members: Sequence[AssignmentMember],
     partitions: Mapping[str, int],
     protocol: RebalanceProtocol = "eager",
 ) -> None:
-    """Refuse what a user's function must not say, naming the member or partition it is about.
+    """Raise `BadValueError` if an assignment is invalid, naming the member or partition.
 
-    In a cooperative rebalance a partition that somebody owns may go to nobody for now, and must
-    not go to anybody else.
+    In a cooperative rebalance, a partition that a member owns may be assigned to nobody, and must
+    not be assigned to another member.
     """
-    given = _given(assignment, members)
+    given = _checked_members(assignment, members)
     subscriptions = {member.id: frozenset(member.topics) for member in members}
     wanted = {topic for topics in subscriptions.values() for topic in topics}
     owners = _owners(members) if protocol == "cooperative" else {}
@@ -233,18 +251,18 @@ def validate(
     for topic in sorted(wanted):
         for tp in partitions_of(topic, partitions.get(topic, 0)):
             if tp not in given and tp not in owners:
-                raise BadValueError(f"assignment: {tp} is left out, though there are subscribers")
+                raise BadValueError(f"assignment: {tp} is missing, but has subscribers")
 
 
-def _given(
-    assignment: Mapping[str, Sequence[TopicPartition]], members: Sequence[Member]
+def _checked_members(
+    assignment: Mapping[str, Sequence[TopicPartition]], members: Sequence[AssignmentMember]
 ) -> dict[TopicPartition, str]:
-    """Who is given each partition, if it has the shape of an assignment."""
+    """Check the structure of an assignment. Return the member of each partition."""
     if not isinstance(assignment, Mapping):
         raise BadValueError(f"assignment = {assignment!r}: expected a dict")
     for member in members:
         if member.id not in assignment:
-            raise BadValueError(f"assignment of {member.id!r}: it is missing; expected at least ()")
+            raise BadValueError(f"assignment of {member.id!r}: missing; expected at least ()")
     known = {member.id for member in members}
     given: dict[TopicPartition, str] = {}
     for name, share in assignment.items():
@@ -254,17 +272,19 @@ def _given(
             raise BadValueError(f"assignment of {name!r} = {share!r}: expected a list or tuple")
         for tp in share:
             if not isinstance(tp, TopicPartition):
-                raise BadValueError(f"assignment of {name!r}: {tp!r} is no TopicPartition")
+                raise BadValueError(f"assignment of {name!r}: {tp!r} is not a TopicPartition")
             if tp in given:
-                raise BadValueError(f"assignment of {name!r}: {given[tp]!r} is given {tp}, too")
+                raise BadValueError(
+                    f"assignment of {name!r}: {tp} is also assigned to {given[tp]!r}"
+                )
             given[tp] = name
     return given
 
 
-def _in_order(members: Sequence[Member]) -> list[Member]:
-    """Kafka's order: static members by instance id, then the others by id.
+def _in_order(members: Sequence[AssignmentMember]) -> list[AssignmentMember]:
+    """Sort members as Kafka does: static ones by instance id, then the others by id.
 
-    It is why a static member that restarts, and so has a new id, finds its old place.
+    A static member that restarts has a new id, and thus still keeps its position.
     """
     return sorted(
         members,
@@ -272,49 +292,53 @@ def _in_order(members: Sequence[Member]) -> list[Member]:
     )
 
 
-def _by_id(group: Sequence[Member], owned: Iterable[Sequence[TopicPartition]]) -> Assignment:
+def _by_id(
+    group: Sequence[AssignmentMember], owned: Iterable[Sequence[TopicPartition]]
+) -> Assignment:
     return {member.id: tuple(part) for member, part in zip(group, owned, strict=True)}
 
 
-def _audiences(
-    group: Sequence[Member], partitions: Mapping[str, int]
+def _topics_by_subscribers(
+    group: Sequence[AssignmentMember], partitions: Mapping[str, int]
 ) -> list[tuple[list[str], list[int]]]:
-    """Topics, those with the same subscribers together, and these subscribers' numbers.
+    """Group topics by their subscribers; return each group of topics and the subscribers' numbers.
 
-    Members with the same subscription are counted as one at first, because in most groups all
-    have the same, and then nothing here takes members × topics steps.
+    Members with the same subscription are grouped first: in most groups all have the same, and
+    then no step here takes members × topics operations.
     """
-    crowds: dict[tuple[str, ...], list[int]] = {}
+    subscriptions: dict[tuple[str, ...], list[int]] = {}
     for number, member in enumerate(group):
-        crowds.setdefault(member.topics, []).append(number)
-    listeners: dict[str, list[int]] = {}
-    for crowd, topics in enumerate(crowds):
+        subscriptions.setdefault(member.topics, []).append(number)
+    subscribed: dict[str, list[int]] = {}
+    for subscription, topics in enumerate(subscriptions):
         for topic in dict.fromkeys(topics):
             if partitions.get(topic, 0) > 0:
-                listeners.setdefault(topic, []).append(crowd)
+                subscribed.setdefault(topic, []).append(subscription)
     together: dict[tuple[int, ...], list[str]] = {}
-    for topic in sorted(listeners):
-        together.setdefault(tuple(listeners[topic]), []).append(topic)
-    numbers = list(crowds.values())
+    for topic in sorted(subscribed):
+        together.setdefault(tuple(subscribed[topic]), []).append(topic)
+    numbers = list(subscriptions.values())
     return [
-        (topics, sorted(chain.from_iterable(numbers[crowd] for crowd in heard_by)))
-        for heard_by, topics in together.items()
+        (topics, sorted(chain.from_iterable(numbers[subscription] for subscription in wanted_by)))
+        for wanted_by, topics in together.items()
     ]
 
 
-def _subscribers(group: Sequence[Member], partitions: Mapping[str, int]) -> dict[str, list[int]]:
-    """The numbers of those who subscribe to each topic; topics in order."""
-    audiences = _audiences(group, partitions)
-    return dict(sorted((topic, numbers) for topics, numbers in audiences for topic in topics))
+def _subscribers(
+    group: Sequence[AssignmentMember], partitions: Mapping[str, int]
+) -> dict[str, list[int]]:
+    """Return the numbers of the subscribers of each topic, sorted by topic."""
+    grouped = _topics_by_subscribers(group, partitions)
+    return dict(sorted((topic, numbers) for topics, numbers in grouped for topic in topics))
 
 
-def _owners(members: Sequence[Member]) -> dict[TopicPartition, str | None]:
-    """The id of whom each partition belongs to now, as far as members claim any.
+def _owners(members: Sequence[AssignmentMember]) -> dict[TopicPartition, str | None]:
+    """Return the owner of each partition that a member claims to own.
 
-    A later generation is right, an earlier one out of date. Of two claims from the same one
-    neither is believed, as in Kafka: that partition, though claimed, belongs to None.
+    A claim of a later generation wins. Of two claims of the same generation neither counts, as in
+    Kafka: the owner of such a partition is `None`.
     """
-    claims: dict[TopicPartition, Member] = {}
+    claims: dict[TopicPartition, AssignmentMember] = {}
     disputed: dict[TopicPartition, None] = {}
     for member in sorted(members, key=lambda member: -member.generation):
         for tp in member.owned:
@@ -325,54 +349,56 @@ def _owners(members: Sequence[Member]) -> dict[TopicPartition, str | None]:
 
 
 @attrs.frozen
-class _Stock:
-    """The partitions of one audience, where they are now."""
+class _SharedTopics:
+    """The partitions of topics with the same subscribers, and their owners."""
 
     subscribers: list[int]
+    """Numbers of the subscribers."""
     held: list[list[TopicPartition]]
-    """What each subscriber owns, in order."""
+    """Partitions that each subscriber owns, in order."""
     free: list[TopicPartition]
-    """What nobody owns, in order."""
+    """Partitions without an owner, in order."""
     leaving: list[TopicPartition]
-    """What is owned, but by no subscriber or by nobody in particular."""
+    """Partitions whose owner does not subscribe, or is in dispute."""
 
     def pool(self) -> Pool:
-        """What counts of it."""
+        """Return the numbers that `sticky.shares` needs."""
         owned = [len(part) for part in self.held]
         return Pool(self.subscribers, sum(owned) + len(self.free) + len(self.leaving), owned)
 
-    def deal(self, share: Sequence[int]) -> list[list[TopicPartition]]:
-        """Bring each subscriber to its share: who owns more lets the last ones go.
+    def divide(self, share: Sequence[int]) -> list[list[TopicPartition]]:
+        """Give each subscriber as many partitions as its share; one that owns more drops the last.
 
-        Those with least are served first, and what is free goes before what moves. So the second
-        round of a cooperative rebalance, where the latter is free, deals it as the first would.
+        Subscribers with the fewest partitions are served first, and free partitions are used before
+        those that move. In this way the second round of a cooperative rebalance, in which the
+        latter are free, assigns them as the first round would have.
         """
         result = [part[:n] for part, n in zip(self.held, share, strict=True)]
         dropped = (part[n:] for part, n in zip(self.held, share, strict=True))
         moving = sorted(chain(self.leaving, *dropped))
         turns = sorted(
-            (have, place)
-            for place, (part, n) in enumerate(zip(result, share, strict=True))
+            (have, position)
+            for position, (part, n) in enumerate(zip(result, share, strict=True))
             for have in range(len(part), n)
         )
-        for (_, place), tp in zip(turns, chain(self.free, moving), strict=True):
-            result[place].append(tp)
+        for (_, position), tp in zip(turns, chain(self.free, moving), strict=True):
+            result[position].append(tp)
         return result
 
 
-def _stock(
+def _shared_topics(
     topics: Sequence[str],
     subscribers: list[int],
-    group: Sequence[Member],
+    group: Sequence[AssignmentMember],
     partitions: Mapping[str, int],
     owners: Mapping[TopicPartition, str | None],
-) -> _Stock:
-    stock = _Stock(subscribers, [[] for _ in subscribers], [], [])
+) -> _SharedTopics:
+    shared = _SharedTopics(subscribers, [[] for _ in subscribers], [], [])
     held: dict[str | None, list[TopicPartition]] = {
-        group[number].id: part for number, part in zip(subscribers, stock.held, strict=True)
+        group[number].id: part for number, part in zip(subscribers, shared.held, strict=True)
     }
     for topic in topics:
         for tp in partitions_of(topic, partitions[topic]):
-            owned = held.get(owners[tp], stock.leaving) if tp in owners else stock.free
+            owned = held.get(owners[tp], shared.leaving) if tp in owners else shared.free
             owned.append(tp)
-    return stock
+    return shared

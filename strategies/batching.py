@@ -1,12 +1,12 @@
-"""How a batch that is too large is cut."""
+"""Cutting batches that are too large."""
 
 import numpy as np
 
-from ..model.batch import Batch
+from ..model.log.batch import Batch
 
 
 def cut(batch: Batch, max_bytes: int) -> list[Batch]:
-    """Cut a batch into pieces of at most so many bytes; a single record is never cut."""
+    """Cut a batch into pieces of at most `max_bytes`, or of a single larger record."""
     if batch.bytes <= max_bytes or batch.count == 1:
         return [batch]
     sizes = batch.sizes

@@ -1,7 +1,8 @@
-"""Who gets which of the records that are available: the ways of delivering, as pure functions.
+"""Dispatch: which available records go to which member of a share group.
 
-Each takes a group's cursor in a partition and the credit of its members, in the order of their
-turns, and says which offsets go to whom. What they have in common is in the cursor.
+One pure function for each way of delivery. It takes the group's cursor in a partition and the
+credit of each member, in the order of their turns, and returns the offsets for each member. The
+rest is common to all of them and done by the cursor.
 """
 
 from collections.abc import Mapping
@@ -10,19 +11,20 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..model.cursor import NOBODY, Cursor, Offsets
+from ..model.log.cursor import NOBODY, Cursor, Offsets
 
 Portions: TypeAlias = list[tuple[str, Offsets]]
+"""Members and the offsets they are given."""
 
 
 def in_order(cursor: Cursor, credits: Mapping[str, int]) -> Portions:
-    """Everything to the only member, in the order of the log, also across a nack."""
+    """Give the only member all records in log order; a blocked record holds up those after it."""
     offsets = cursor.available_offsets(in_order=True)
     return [(member, offsets[:credit]) for member, credit in credits.items() if len(offsets)]
 
 
 def in_turn(cursor: Cursor, credits: Mapping[str, int]) -> Portions:
-    """To whoever has credit, in turn: even parts, each of them consecutive where it can be."""
+    """Give each member an even part of the records, consecutive where possible."""
     offsets = cursor.available_offsets()
     counts = even_parts(len(offsets), credits)
     portions: Portions = []
@@ -34,9 +36,10 @@ def in_turn(cursor: Cursor, credits: Mapping[str, int]) -> Portions:
 
 
 def even_parts(count: int, credits: Mapping[str, int]) -> dict[str, int]:
-    """How many each gets: nobody two less than another unless its credit is spent.
+    """Divide a number of records evenly, within the credit of each member.
 
-    What does not come out even goes to the first in turn.
+    Parts differ by at most one unless a credit is used up. The remainder goes to the members that
+    come first.
     """
     level = left = count
     rising = sorted(credits.values())
@@ -58,10 +61,10 @@ def by_key(
     owners: npt.NDArray[np.int16],
     members: list[str],
 ) -> Portions:
-    """To the owner of its key's slot, in order within the slot.
+    """Give each record to the owner of its key's slot, in order within the slot.
 
-    A slot waits while somebody else still has records of it, and while one of its records waits
-    for its next attempt.
+    A slot is skipped while another member still holds records of it, and while one of its records
+    is blocked: later records of a key must not overtake earlier ones.
     """
     offsets = cursor.available_offsets()
     if not len(offsets):

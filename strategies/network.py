@@ -1,7 +1,7 @@
-"""The network's decision: message in, verdict out.
+"""Network models: what happens to a message between two nodes.
 
-A `Network` judges the messages of healthy links; `disturb` then applies what faults a link has.
-Both are pure: all chance comes from the link's own random stream, handed in.
+A `NetworkModel` decides for links without faults; `disturb` then applies the faults of a link. Both
+are pure functions: their random numbers come from the link's stream, which is an argument.
 """
 
 from random import Random
@@ -14,63 +14,64 @@ from ..model.errors import BadValueError
 from ..model.network import DROP, HOLD, Faults, Verdict
 
 
-class Network(Protocol):
-    """A function that judges one message; replace it to model another network."""
+class NetworkModel(Protocol):
+    """A function that decides what happens to a message."""
 
     def __call__(
         self, source: str, target: str, message: object, now_us: int, random: Random, /
     ) -> int | Verdict:
-        """Say what becomes of `message`, sent at `now_us` from one node to another.
+        """Decide what happens to `message`, sent at `now_us` from `source` to `target`.
 
-        A number of µs delivers it once, in order, after that delay: no object is made for what
-        nearly always happens. Anything else is a `Verdict`.
+        A number delivers it once and in order after a delay in µs; this is the usual case, and no
+        object has to be made for it. For anything else, return a `Verdict`.
         """
 
 
 @attrs.frozen
 class Always:
-    """Every message takes the same time: a verdict that need not be asked for each time."""
+    """A network with a constant latency. The engine reads it once and does not call it."""
 
     latency_us: int
+    """The latency."""
 
     def __call__(
         self, source: str, target: str, message: object, now_us: int, random: Random
     ) -> int:
-        """Judge as every network does."""
+        """Return the latency."""
         return self.latency_us
 
 
 def constant(latency: Duration) -> Always:
-    """Every message takes the same time."""
+    """Make a network with a constant latency."""
     return Always(to_us(latency, "latency"))
 
 
-def uniform(low: Duration, high: Duration) -> Network:
-    """Each message takes a time between the two, all equally likely."""
+def uniform(low: Duration, high: Duration) -> NetworkModel:
+    """Make a network with latencies that are uniformly distributed between two values."""
     low_us, high_us = to_us(low, "low"), to_us(high, "high")
     if low_us > high_us:
         raise BadValueError(f"low = {low!r}: expected at most high = {high!r}")
 
-    def judge(source: str, target: str, message: object, now_us: int, random: Random) -> int:
+    def decide(source: str, target: str, message: object, now_us: int, random: Random) -> int:
         return random.randint(low_us, high_us)
 
-    return judge
+    return decide
 
 
-def lognormal(median: Duration, sigma: float = 0.5) -> Network:
-    """Mostly near the median with a long tail, as measured round trips are."""
+def lognormal(median: Duration, sigma: float = 0.5) -> NetworkModel:
+    """Make a network with log-normal latencies, which have a long tail as real networks do."""
     median_us = to_us(median, "median")
     if sigma < 0:
         raise BadValueError(f"sigma = {sigma!r}: expected zero or more")
 
-    def judge(source: str, target: str, message: object, now_us: int, random: Random) -> int:
+    def decide(source: str, target: str, message: object, now_us: int, random: Random) -> int:
         return round(median_us * random.lognormvariate(0.0, sigma))
 
-    return judge
+    return decide
 
 
 def disturb(verdict: int | Verdict, faults: Faults, random: Random) -> Verdict:
-    """Apply a link's faults to what the healthy network would have done."""
+    """Apply the faults of a link to the decision of the network model."""
     if faults.cut:
         return DROP
     if faults.hold:

@@ -1,8 +1,8 @@
-"""Which partition a record goes to.
+"""Partitioners: which partition a record goes to.
 
-Keys are hashed as Kafka's producers hash them, so a key lands where a real Kafka would put it. A
-partitioner has no memory: the partition on which keyless records stay for now (`sticky`) belongs
-to the producer, which keeps it for each topic, draws it with `next_sticky`, and draws anew when a
+Keys are hashed as Kafka's producers hash them, so a key goes to the same partition as in Kafka. A
+partitioner has no state. The partition that records without a key go to for the time being
+(`sticky`) is kept by the producer for each topic. It is drawn with `next_sticky`, again whenever a
 batch is full or sent.
 """
 
@@ -16,31 +16,33 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from ..model.callables import require_plain
 from ..model.errors import BadValueError, UnknownNameError
+from ..model.numbers import is_whole
 
 Key: TypeAlias = int | str | bytes | None
-"""Text is hashed as UTF-8, a number (synthetic load has those) as its decimal text."""
+"""Text is hashed as UTF-8, a number, as synthetic load has, as its decimal text."""
 
 Keys: TypeAlias = Sequence[Key] | NDArray[np.integer]
-"""A batch's column of keys."""
+"""The keys of a batch."""
 
 PartitionFunction: TypeAlias = Callable[[Key, object, int], int]
-"""A user's own: (key, value, number of partitions) → partition."""
+"""A user's function: (key, value, number of partitions) → partition."""
 
 Chosen: TypeAlias = NDArray[np.int64]
-"""For each record of a batch, its partition."""
+"""The partition of each record of a batch."""
 
 
 @attrs.frozen
 class Partitioner:
-    """How a producer allocates its records, one at a time or a batch at once.
+    """Chooses the partitions of a producer's records, for one record or a batch.
 
-    A partition that the sender names wins, as in Kafka; a random producer's must not name one, a
-    manual one's must.
+    As in Kafka, a partition that the sender requests takes precedence. With the rule "random" the
+    sender must not request one; with "manual" it must.
     """
 
     rule: str | PartitionFunction
-    """A name of `PARTITIONERS`, or a user's function."""
+    """A name in `PARTITIONERS`, or a user's function."""
 
     def choose(
         self,
@@ -52,13 +54,13 @@ class Partitioner:
         sticky: int,
         random: Random,
     ) -> int:
-        """The partition of one record; `requested` is the one its sender named, if any."""
+        """Choose the partition of a record. `requested` is the partition that its sender wants."""
         if self.rule == "manual" or requested is not None:
-            return self._named(requested, partitions)
+            return self._requested(requested, partitions)
         if self.rule == "random":
             return random.randrange(partitions)
         if not isinstance(self.rule, str):
-            return _ask(self.rule, key, value, partitions)
+            return _call(self.rule, key, value, partitions)
         if self.rule == "key" and key is not None:
             return partition_of(key, partitions)
         return sticky
@@ -74,52 +76,52 @@ class Partitioner:
         sticky: int,
         random: np.random.Generator,
     ) -> Chosen:
-        """The partitions of `count` records; no column of keys means that all are keyless."""
+        """Choose the partitions of `count` records. Without `keys`, no record has a key."""
         if self.rule == "manual" or requested is not None:
-            return np.full(count, self._named(requested, partitions))
+            return np.full(count, self._requested(requested, partitions))
         if self.rule == "random":
             return random.integers(partitions, size=count)
         if not isinstance(self.rule, str):
-            return _ask_all(self.rule, keys, values, count, partitions)
+            return _call_for_each(self.rule, keys, values, count, partitions)
         if self.rule == "key" and keys is not None:
             return _by_key(keys, partitions, sticky)
         return np.full(count, sticky)
 
     def counts(self, count: int, partitions: int, random: np.random.Generator) -> Chosen | None:
-        """How many of `count` records without keys go to each partition, if chance alone decides.
+        """Return how many of `count` records without keys go to each partition, if that is random.
 
-        One draw in place of one for each record, which then need not be sorted either.
+        One draw instead of one for each record, and the records need not be sorted by partition.
         """
         if self.rule != "random":
             return None
         return random.multinomial(count, np.full(partitions, 1 / partitions))
 
-    def _named(self, requested: int | None, partitions: int) -> int:
+    def _requested(self, requested: int | None, partitions: int) -> int:
         if self.rule == "random":
             raise BadValueError(
-                f"partition = {requested!r}: expected none, for this producer allocates randomly"
+                f"partition = {requested!r}: expected none, as the partitioner is random"
             )
         if requested is None or not _is_partition(requested, partitions):
-            why = ", for this producer allocates manually" if self.rule == "manual" else ""
+            why = ", as the partitioner is manual" if self.rule == "manual" else ""
             raise BadValueError(
                 f"partition = {requested!r}: expected a number from 0 to {partitions - 1}{why}"
             )
-        return requested
+        return int(requested)
 
 
 PARTITIONERS: Final[Mapping[str, Partitioner]] = {
     name: Partitioner(name)
     for name in (
-        "key",  # Kafka's default: the key decides, keyless records stick
-        "manual",  # the sender names every record's partition
-        "random",  # every record anywhere, all partitions equally likely
-        "sticky",  # Kafka's uniform sticky: all records stick, keyed ones too
+        "key",  # Kafka's default: by the key's hash; records without a key are sticky
+        "manual",  # the sender requests a partition for every record
+        "random",  # uniformly distributed
+        "sticky",  # Kafka's uniform sticky: all records are sticky, with or without a key
     )
 }
 
 
 def partitioner(wanted: str | PartitionFunction) -> Partitioner:
-    """The partitioner of this name, or one that asks this function."""
+    """Return the partitioner with a name, or one that calls a user's function."""
     if isinstance(wanted, str):
         if wanted not in PARTITIONERS:
             raise UnknownNameError("partitioner", wanted, PARTITIONERS)
@@ -128,11 +130,12 @@ def partitioner(wanted: str | PartitionFunction) -> Partitioner:
         raise BadValueError(
             f"partitioner = {wanted!r}: expected a name or a function (key, value, partitions)"
         )
+    require_plain(wanted, "partitioner")
     return Partitioner(wanted)
 
 
 def next_sticky(partitions: int, previous: int | None, random: Random) -> int:
-    """Where keyless records stay next: on another partition than before, if there is another."""
+    """Draw the next sticky partition: another one than before, if there is another."""
     if previous is None or partitions == 1:
         return random.randrange(partitions)
     drawn = random.randrange(partitions - 1)
@@ -140,17 +143,17 @@ def next_sticky(partitions: int, previous: int | None, random: Random) -> int:
 
 
 def partition_of(key: int | str | bytes, partitions: int) -> int:
-    """Where a Kafka producer puts this key."""
+    """Return the partition that a Kafka producer chooses for a key."""
     return (murmur2(key_bytes(key)) & _POSITIVE) % partitions
 
 
 def partition_all(
     keys: Sequence[int | str | bytes] | NDArray[np.integer], partitions: int
 ) -> Chosen:
-    """Where a Kafka producer puts each of these keys.
+    """Return the partition that a Kafka producer chooses for each key.
 
-    An array or range of numbers below a million, as synthetic load has, costs a table look-up
-    each; of other keys the hashes of recent ones are remembered.
+    For an array or range of numbers below a million, as synthetic load has, this is a table
+    look-up; for other keys, the hashes of recent ones are cached.
     """
     if isinstance(keys, range):
         keys = np.arange(keys.start, keys.stop, keys.step)
@@ -170,13 +173,13 @@ _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995
 _UINT32: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
-"""Kafka's toPositive: the sign bit of the hash is dropped, not the sign."""
+"""Kafka's toPositive, which clears the sign bit of the hash."""
 _TABLE_END: Final = 10**6
 
 
 @lru_cache(maxsize=65_536)
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit MurmurHash2, unsigned; remembered, since keys come again and again."""
+    """Return Kafka's 32-bit MurmurHash2, unsigned. Cached, as keys repeat."""
     whole = len(data) & ~3
     result = _SEED ^ len(data)
     for (word,) in struct.iter_unpack("<I", data[:whole]):
@@ -190,7 +193,7 @@ def murmur2(data: bytes) -> int:
 
 
 def _murmur2_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """The same for many texts of one length, a row each, all at once."""
+    """Return the hashes of many texts of the same length, given as rows."""
     multiplier, r24, r13, r15 = map(np.uint32, (_MULTIPLIER, 24, 13, 15))
     count, length = rows.shape
     whole = length & ~3
@@ -198,8 +201,8 @@ def _murmur2_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
     for start in range(0, whole, 4):
         word = np.ascontiguousarray(rows[:, start : start + 4]).view("<u4")[:, 0] * multiplier
         result = (result * multiplier) ^ ((word ^ word >> r24) * multiplier)
-    for place in range(whole, length):
-        result ^= rows[:, place].astype(np.uint32) << (8 * (place - whole))
+    for position in range(whole, length):
+        result ^= rows[:, position].astype(np.uint32) << (8 * (position - whole))
     if whole < length:
         result *= multiplier
     result = (result ^ result >> r13) * multiplier
@@ -208,7 +211,7 @@ def _murmur2_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
 
 @lru_cache
 def _number_hashes(digits: int) -> NDArray[np.uint32]:
-    """The hashes of all numbers of up to so many digits."""
+    """Return the hashes of all numbers with up to `digits` digits."""
     least = 10 ** (digits - 1) if digits > 1 else 0
     texts = np.arange(least, 10**digits).astype(f"S{digits}")
     hashes = _murmur2_rows(texts.view(np.uint8).reshape(-1, digits))
@@ -219,11 +222,11 @@ def _number_hashes(digits: int) -> NDArray[np.uint32]:
 
 
 def key_bytes(key: object) -> bytes:
-    """What is hashed of a key: text as UTF-8, a number as its decimal text."""
+    """Return the bytes of a key that are hashed: UTF-8 of a text, or of a number's decimal text."""
     if isinstance(key, bytes):
         return key
     if isinstance(key, str):
-        return key.encode(errors="replace")  # half a surrogate pair: a question mark, as in Java
+        return key.encode(errors="replace")  # a lone surrogate becomes a question mark, as in Java
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
         return b"%d" % key
     raise BadValueError(
@@ -238,21 +241,21 @@ def _by_key(keys: Keys, partitions: int, sticky: int) -> Chosen:
     return np.fromiter(chosen, np.int64, len(keys))
 
 
-def _ask_all(
+def _call_for_each(
     function: PartitionFunction,
     keys: Keys | None,
     values: Sequence[object] | None,
     count: int,
     partitions: int,
 ) -> Chosen:
-    """A function sees what it would see one record at a time, Python's numbers and all."""
-    nothing = [None] * count
-    listed = keys.tolist() if isinstance(keys, np.ndarray) else nothing if keys is None else keys
-    pairs = zip(listed, nothing if values is None else values, strict=True)
-    return np.fromiter((_ask(function, key, value, partitions) for key, value in pairs), np.int64)
+    """Call a user's function for each record, with plain Python numbers as keys."""
+    absent = [None] * count
+    listed = keys.tolist() if isinstance(keys, np.ndarray) else absent if keys is None else keys
+    pairs = zip(listed, absent if values is None else values, strict=True)
+    return np.fromiter((_call(function, key, value, partitions) for key, value in pairs), np.int64)
 
 
-def _ask(function: PartitionFunction, key: Key, value: object, partitions: int) -> int:
+def _call(function: PartitionFunction, key: Key, value: object, partitions: int) -> int:
     chosen = function(key, value, partitions)
     if not _is_partition(chosen, partitions):
         name = getattr(function, "__name__", repr(function))
@@ -264,5 +267,4 @@ def _ask(function: PartitionFunction, key: Key, value: object, partitions: int) 
 
 
 def _is_partition(value: object, partitions: int) -> bool:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and 0 <= value < partitions  # type: ignore[operator]
+    return is_whole(value) and 0 <= value < partitions  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""How long a client waits before it tries again."""
+"""The backoff of a client before it tries again."""
 
 import math
 from random import Random
@@ -8,24 +8,24 @@ _MULTIPLIER: Final = 2
 _JITTER: Final = 0.2
 
 
-class Patience(Protocol):
-    """What decides the wait: a producer's or consumer's settings have it."""
+class BackoffSettings(Protocol):
+    """The settings of a backoff, as those of producers and consumers have them."""
 
     @property
     def retry_backoff_ms(self) -> int:
-        """The wait after the first failure."""
+        """Wait after the first failure."""
 
     @property
     def retry_backoff_max_ms(self) -> int:
-        """The longest."""
+        """Longest wait."""
 
 
-def backoff_us(failures: int, random: Random, settings: Patience) -> int:
-    """The wait before the next attempt when so many have failed, as in Kafka since KIP-580.
+def backoff_us(failures: int, random: Random, settings: BackoffSettings) -> int:
+    """Return the wait before the next attempt after a number of failures (KIP-580).
 
-    It doubles with every failure up to the maximum, give or take a fifth, so that clients which
-    failed together do not come back together; it never exceeds the maximum. A first wait at or
-    above the maximum means to wait the maximum every time.
+    It doubles with every failure, up to the maximum, with a random deviation of up to 20 %, so that
+    clients that failed together do not retry together. It never exceeds the maximum. If the first
+    wait is not less than the maximum, every wait is the maximum.
     """
     first_ms, most_ms = settings.retry_backoff_ms, settings.retry_backoff_max_ms
     if first_ms >= most_ms:

@@ -1,12 +1,12 @@
-"""Who owns which slots of a key-shared group: shared out, kept when members change, balanced.
+"""Owners of the slots of a key-shared group: first assignment, changes of members, balancing.
 
-Owners are an array: for each slot, the index of its member. Whoever moves a slot makes a partition
-wait until the old owner is done with it, so all of this moves few slots: those that must find an
-owner, those a new member is due, and the heaviest that relieve an overloaded one.
+Owners are an array with the index of a member for each slot. While a slot moves, its records must
+wait until the old owner is done with it, so all functions here move few slots: those without an
+owner, those that a new member needs for its share, and the heaviest of an overloaded member.
 
-Observed loads become whole numbers that add up to about 2⁴⁰. Sums are then exact, whatever their
-order; a slot with nearly nothing weighs nothing; and since every move makes the sum of the members'
-squared loads smaller, by a whole number, there is always an end.
+Loads are converted to integers that add up to about 2⁴⁰. Sums are then exact, whatever their order,
+and slots with almost no load weigh nothing. Every move reduces the sum of the members' squared
+loads by an integer, so the algorithms terminate.
 """
 
 import math
@@ -18,22 +18,22 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.cursor import SLOTS
 from ..model.errors import BadValueError
+from ..model.log.cursor import SLOTS
 from .slots import Loads
 
 Owners: TypeAlias = NDArray[np.int16]
-"""For each slot, the index of the member that owns it."""
+"""The index of the member that owns each slot."""
 
 Weights: TypeAlias = NDArray[np.int64]
 
 _WHOLE: Final = 2**40
-"""What all loads together weigh."""
+"""The sum of all weights."""
 _NOBODY: Final = -1
 
 
 def share_slots(members: Sequence[str]) -> Owners:
-    """The first owners: a range of slots for each member, none longer by more than one."""
+    """Assign a range of slots to each member; their lengths differ by at most one."""
     _check_members(members)
     return (np.arange(SLOTS) * len(members) // SLOTS).astype(np.int16)
 
@@ -44,28 +44,28 @@ def reassign(
     new_members: Sequence[str],
     loads: Loads | None = None,
 ) -> Owners:
-    """The owners, as indices of the new members, after some have come, gone or changed places.
+    """Return the owners, as indices of the new members, after members joined or left.
 
-    What members that left had goes to those who have least, the heaviest first. Then each newcomer
-    is filled up to its fair share from those who have most. Nothing else moves: nothing at all from
-    one member that stays to another. Loads are evened out where there are any, numbers of slots
-    among those without load, or among all if no loads are given.
+    The slots of members that left go to the members with the lowest load, the heaviest first. Then
+    each new member gets slots from the members with the highest load, up to its fair share. No slot
+    moves from one remaining member to another. Slots with a load are balanced by load; those
+    without one, or all slots if no loads are given, by number.
 
-    By numbers: a newcomer ends with its fair share, rounded down or up; if none had over one slot
-    more than another before, none has after, and no way to that moves fewer slots. By loads: a
-    newcomer ends no further from the mean than the heaviest slot weighs. Only if that is more than
-    a fair share can it end with less, since nobody can share a slot.
+    By number: a new member gets its fair share, rounded down or up. If the numbers of slots
+    differed by at most one before, they do afterwards, and no other way to this moves fewer slots.
+    By load: the load of a new member differs from the mean by at most the weight of the heaviest
+    slot. It can be less only if that weight exceeds a fair share, as a slot cannot be divided.
     """
     _check_members(new_members)
     _check_owners(owners, len(old_members))
     known = set(old_members)
-    places = {name: place for place, name in enumerate(new_members)}
-    moved = np.array([places.get(name, _NOBODY) for name in old_members], np.int16)[owners]
-    newcomers = [place for name, place in places.items() if name not in known]
+    indices = {name: index for index, name in enumerate(new_members)}
+    moved = np.array([indices.get(name, _NOBODY) for name in old_members], np.int16)[owners]
+    newcomers = [index for name, index in indices.items() if name not in known]
     weights = _weights(loads, owners)
     for part in (weights, (weights == 0).astype(np.int64)):
         table = _Table(moved, part, len(new_members))
-        table.deal_orphans()
+        table.assign_unowned()
         table.fill(newcomers)
         table.write_to(moved)
     return moved
@@ -79,14 +79,14 @@ def rebalance(
     max_moves: int = SLOTS,
     elsewhere: Loads | None = None,
 ) -> Owners:
-    """The owners after slots have moved from overloaded members to those who have least.
+    """Return the owners after slots have moved from overloaded members to others.
 
-    What members have `elsewhere`, and cannot be moved here, counts as load of theirs.
+    `elsewhere` is a load of each member that cannot be moved here, and is added to its load.
 
-    It ends when no member has more than 1 + tolerance times the mean, when no move makes an
-    overloaded member and who takes from it more even, or after so many moves. So, unless it was
-    stopped, a member that is still overloaded has a single slot with any load, or not more than the
-    least loaded member and its own lightest slot together. The highest load never rises.
+    It ends when no member has more than 1 + tolerance times the mean load, when no move would make
+    an overloaded member and the receiver more even, or after `max_moves`. Unless it ended for the
+    last reason, a member that is still overloaded has only one slot with a load, or a load of at
+    most that of the least loaded member plus its own lightest slot. The highest load never rises.
     """
     _check_owners(owners, members_count)
     if not 0 <= tolerance < math.inf:
@@ -98,12 +98,12 @@ def rebalance(
     fixed = np.zeros(members_count, np.int64)
     if elsewhere is not None and loads.sum():
         fixed += np.rint(elsewhere / loads.sum() * _WHOLE).astype(np.int64)
-    rounding = owners.size  # of weights: who is just at the bound must not be above it by that
+    rounding = owners.size  # weights are rounded, which must not put a member above the bound
     bound = (1 + tolerance) * (weights.sum() + fixed.sum()) / members_count + rounding
     if (np.bincount(owners, weights, members_count) + fixed).max() <= bound:
-        return moved  # the usual case, and no need to sort
+        return moved  # the usual case, without sorting
     table = _Table(moved, weights, members_count)
-    table.bear(fixed)
+    table.add_fixed(fixed)
     while max_moves and (moves := table.relieve(bound, max_moves)):
         max_moves -= moves
     table.write_to(moved)
@@ -111,7 +111,7 @@ def rebalance(
 
 
 class _Table:
-    """The slots that weigh anything, heaviest first, with owners that change."""
+    """The slots with a weight, heaviest first, and their owners."""
 
     def __init__(self, owners: Owners, weights: Weights, members: int) -> None:
         self._slots = np.argsort(-weights, kind="stable")[: np.count_nonzero(weights)]
@@ -124,62 +124,63 @@ class _Table:
     def write_to(self, owners: Owners) -> None:
         owners[self._slots] = self._owners
 
-    def bear(self, fixed: Weights) -> None:
-        """Count what members have beside their slots."""
+    def add_fixed(self, fixed: Weights) -> None:
+        """Add fixed loads to those of the members."""
         self._loads += fixed
 
-    def deal_orphans(self) -> None:
-        """Give each slot that nobody owns, heaviest first, to the member that has least."""
-        orphans = np.flatnonzero(self._owners == _NOBODY)
+    def assign_unowned(self) -> None:
+        """Assign the slots without an owner, heaviest first, to the member with the lowest load."""
+        unowned = np.flatnonzero(self._owners == _NOBODY)
         least = [(load, member) for member, load in enumerate(self._loads.tolist())]
         heapify(least)
-        takers = []
-        for weight in self._weights[orphans].tolist():
+        receivers = []
+        for weight in self._weights[unowned].tolist():
             load, member = least[0]
-            takers.append(member)
+            receivers.append(member)
             heapreplace(least, (load + weight, member))
-        self._owners[orphans] = takers
+        self._owners[unowned] = receivers
         for load, member in least:
             self._loads[member] = load
 
     def fill(self, newcomers: Sequence[int]) -> None:
-        """Move slots to newcomers until each has a fair share, or as near to it as slots allow.
+        """Move slots to new members until each has its fair share, as far as the slots allow.
 
-        Who has most gives first, down to a level that suffices if all above it give. Who cannot
-        give any more, say because all its load is in one slot, and who was dealt more than its
-        share are left alone: a fair share is then the mean of the others.
+        The member with the highest load gives first, down to the level that suffices if all above
+        it give. Members that cannot give more, such as one whose load is all in one slot, and new
+        members that already have more than their share are left out; the fair share is then the
+        mean of the others.
         """
         loads = self._loads
-        takers = list(newcomers)
-        givers = [member for member in range(len(loads)) if member not in newcomers]
-        while givers and takers:
-            mean = loads[givers + takers].mean()
-            heaviest, giver = (max(those, key=loads.__getitem__) for those in (takers, givers))
+        receivers = list(newcomers)
+        donors = [member for member in range(len(loads)) if member not in newcomers]
+        while donors and receivers:
+            mean = loads[donors + receivers].mean()
+            heaviest, donor = (max(those, key=loads.__getitem__) for those in (receivers, donors))
             if loads[heaviest] > mean:
-                takers.remove(heaviest)
+                receivers.remove(heaviest)
                 continue
-            taker = min(takers, key=loads.__getitem__)
-            missing = mean - loads[takers]
+            receiver = min(receivers, key=loads.__getitem__)
+            missing = mean - loads[receivers]
             if missing.max() <= 0:
                 return
-            surplus = loads[giver] - _level(loads[givers], missing.sum())
-            if not self._shift(giver, taker, min(surplus, missing.max())):
-                givers.remove(giver)
+            surplus = loads[donor] - _level(loads[donors], missing.sum())
+            if not self._shift(donor, receiver, min(surplus, missing.max())):
+                donors.remove(donor)
 
     def relieve(self, bound: float, max_moves: int) -> int:
-        """Move slots from the most loaded member above the bound that can be helped; how many."""
+        """Move slots from the most loaded member above the bound, if possible. Return how many."""
         loads = self._loads
         share = self._fair_share()
-        taker = int(loads.argmin())
+        receiver = int(loads.argmin())
         overloaded = np.flatnonzero(loads > bound)
-        for giver in overloaded[np.argsort(-loads[overloaded], kind="stable")].tolist():
-            room = min(loads[giver] - share, share - loads[taker])
-            if moves := self._shift(giver, taker, room, loads[giver] - bound, max_moves):
+        for donor in overloaded[np.argsort(-loads[overloaded], kind="stable")].tolist():
+            room = min(loads[donor] - share, share - loads[receiver])
+            if moves := self._shift(donor, receiver, room, loads[donor] - bound, max_moves):
                 return moves
         return 0
 
     def _fair_share(self) -> float:
-        """The mean, not counting slots that are heavier by themselves, each with a member."""
+        """Return the mean load, without slots that exceed it and the member that each occupies."""
         load, members = int(self._loads.sum()), len(self._loads)
         for weight in self._weights[: members - 1].tolist():
             if weight * members <= load:
@@ -188,34 +189,39 @@ class _Table:
         return load / members
 
     def _shift(
-        self, giver: int, taker: int, room: float, enough: float = math.inf, max_moves: int = SLOTS
+        self,
+        donor: int,
+        receiver: int,
+        room: float,
+        enough: float = math.inf,
+        max_moves: int = SLOTS,
     ) -> int:
-        """Move the heaviest slots that fit into `room` together, until it is enough.
+        """Move the heaviest slots that fit into `room` together, until `enough` has moved.
 
-        If none fits, move the one that makes the two most even, if there is such a one.
+        If none fits, move the slot that makes the two members most even, if there is one.
         """
-        owned = np.flatnonzero(self._owners == giver)
+        owned = np.flatnonzero(self._owners == donor)
         weights = self._weights[owned]
         chosen = owned[_fitting(weights, room, enough)][:max_moves]
         if not chosen.size:
-            chosen = owned[_evening(weights, int(self._loads[giver] - self._loads[taker]))]
+            chosen = owned[_evening(weights, int(self._loads[donor] - self._loads[receiver]))]
         moved = self._weights[chosen].sum()
-        self._owners[chosen] = taker
-        self._loads[giver] -= moved
-        self._loads[taker] += moved
+        self._owners[chosen] = receiver
+        self._loads[donor] -= moved
+        self._loads[receiver] += moved
         return len(chosen)
 
 
 def _level(loads: Weights, wanted: float) -> float:
-    """How high the highest still are when so much was taken, always from the highest."""
+    """Return the highest load after an amount was taken, always from the highest loads."""
     falling = np.sort(loads)[::-1]
     return float(((np.cumsum(falling) - wanted) / np.arange(1, len(loads) + 1)).max())
 
 
 def _fitting(falling: Weights, room: float, enough: float) -> NDArray[np.intp]:
-    """Where the weights are that one takes who takes each that still fits, until it is enough.
+    """Return the indices of weights chosen greedily: each that still fits, until it is enough.
 
-    They come in runs; what is left of the room after one is less than half of what was before.
+    They are found in runs; each run leaves less than half of the room before it.
     """
     rising = -falling
     sums = np.concatenate(([0], np.cumsum(falling)))
@@ -234,7 +240,7 @@ def _fitting(falling: Weights, room: float, enough: float) -> NDArray[np.intp]:
 
 
 def _evening(weights: Weights, gap: int) -> NDArray[np.intp]:
-    """Where the weight is that leaves least of this gap when it moves; nowhere if none helps."""
+    """Return the index of the weight whose move reduces the gap most; empty if none does."""
     left = np.abs(gap - 2 * weights)
     return np.flatnonzero((left < gap) & (left == left.min(initial=gap)))[:1]
 

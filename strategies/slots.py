@@ -1,9 +1,9 @@
-"""Which slot a record belongs to, and how busy slots and keys are.
+"""Slots of a key-shared group: the slot of each record, and the load of slots and keys.
 
-A key-shared group shares out 65,536 slots among its consumers; a record goes to the owner of its
-key's slot, so that all records of a key are one consumer's as long as the slot stays. Keys are
-hashed with 32-bit MurmurHash3 (x86, seed 0), as brokers with key-shared subscriptions do. Records
-without a key have no order to keep and go round all slots by their offsets.
+A key-shared group divides 65,536 slots among its consumers. A record goes to the owner of its key's
+slot, so all records of a key go to one consumer as long as the slot does not move. Keys are hashed
+with 32-bit MurmurHash3 (x86, seed 0), as brokers with key-shared subscriptions do. Records without
+a key have no order to keep and are spread over all slots by their offsets.
 """
 
 from collections import Counter
@@ -16,42 +16,42 @@ import mmh3
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.cursor import SLOTS
 from ..model.errors import BadValueError
+from ..model.log.cursor import SLOTS
 from .partitioning import key_bytes
 
 Slots: TypeAlias = NDArray[np.uint16]
-"""For each record of a batch, its slot."""
+"""The slot of each record of a batch."""
 
 Loads: TypeAlias = NDArray[np.float64]
-"""For each slot, how many records it has had of late."""
+"""The recent number of records of each slot."""
 
 _SLOT: Final = SLOTS - 1
 _STRIDE: Final = 40_503
-"""SLOTS divided by the golden ratio: consecutive multiples lie far apart, and as it is odd, all
-slots have their turn before one comes again."""
+"""SLOTS divided by the golden ratio: consecutive multiples are far apart. It is odd, so every slot
+is used once before any is used again."""
 _TABLE_END: Final = 10**6
 _FORGOTTEN: Final = 0.01
-"""A slot with less than this many records left is idle again."""
+"""A slot with a load below this counts as idle."""
 
 
-# Records to slots
+# Slots of records
 
 
 def slot_of(key: int | str | bytes) -> int:
-    """The slot of all records with this key."""
+    """Return the slot of a key."""
     return mmh3.hash(key_bytes(key), 0, False) & _SLOT
 
 
 def keyless_slot(offset: int) -> int:
-    """The slot of a record without a key at this offset."""
+    """Return the slot of a record without a key, by its offset."""
     return offset * _STRIDE & _SLOT
 
 
 def slots_of(keys: Any, count: int, first_offset: int) -> Slots:
-    """The slots of `count` consecutive records, given their column of keys, or the one they share.
+    """Return the slots of `count` consecutive records with a column of keys, or one shared key.
 
-    Numbers below a million, as synthetic load has, cost a table look-up each.
+    For numbers below a million, as synthetic load has, this is a table look-up.
     """
     if keys is None:
         offsets = np.arange(first_offset & _SLOT, (first_offset & _SLOT) + count)
@@ -85,13 +85,13 @@ def _are_numbers(keys: Any) -> TypeGuard[NDArray[np.integer[Any]]]:
 
 
 def _number_slot(number: int) -> int:
-    """The slot of what is known to be a number, found in a quarter of the time."""
+    """Return the slot of a number; four times as fast as `slot_of`."""
     return mmh3.hash(b"%d" % number, 0, False) & _SLOT
 
 
 @lru_cache
 def _number_slots(digits: int) -> Slots:
-    """The slots of all numbers of up to so many digits."""
+    """Return the slots of all numbers with up to `digits` digits."""
     shorter = [_number_slots(digits - 1)] if digits > 1 else []
     longest = range(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
     slots = np.concatenate([*shorter, np.fromiter(map(_number_slot, longest), np.uint16)])
@@ -99,21 +99,21 @@ def _number_slots(digits: int) -> Slots:
     return slots
 
 
-# How busy they are
+# Load
 
 
 class SlotLoad:
-    """Counts the records of each slot, and forgets old ones little by little."""
+    """Counts the records of each slot, with a weight that decays over time."""
 
     def __init__(self) -> None:
         self.loads: Loads = np.zeros(SLOTS)
 
     def add(self, slots: Slots) -> None:
-        """Count records, given each one's slot."""
+        """Count records by their slots."""
         np.add.at(self.loads, slots, 1.0)
 
     def decay(self, factor: float) -> None:
-        """Let what was counted up to now weigh this much of what it did."""
+        """Multiply all counts so far by a factor."""
         if not 0 <= factor <= 1:
             raise BadValueError(f"factor = {factor!r}: expected a number from 0 to 1")
         self.loads *= factor
@@ -121,12 +121,13 @@ class SlotLoad:
 
 
 class HotKeys:
-    """The keys that most records have, in bounded memory (Misra–Gries, a batch at a time).
+    """The most frequent keys, in bounded memory (Misra–Gries, a batch at a time).
 
     When there are more than twice `capacity` keys, the largest count that is not among the first
-    `capacity` is taken off all of them, and who has nothing left is forgotten. More than `capacity`
-    keys lose that much each time, so together it is never more than total / (capacity + 1): every
-    key with more records than that is there, counted at most `missed` too low and never too high.
+    `capacity` is subtracted from all counts, and keys with nothing left are forgotten. Each time,
+    more than `capacity` keys lose this amount, so the sum of the amounts, `missed`, is at most
+    total / (capacity + 1). Every key with more records than that is kept, and its count is at most
+    `missed` too low and never too high.
     """
 
     def __init__(self, capacity: int = 1_000) -> None:
@@ -134,13 +135,13 @@ class HotKeys:
             raise BadValueError(f"capacity = {capacity!r}: expected a whole number from 1 on")
         self.capacity = capacity
         self.total = 0
-        """How many records with a key there were."""
+        """Number of records with a key."""
         self.missed = 0
-        """By how much a count may be too low; a key that is not there had no more than this."""
+        """How much a count may be too low. A key that is not kept has at most this many records."""
         self._counts: dict[Any, int] = {}
 
     def add(self, keys: Any, count: int) -> None:
-        """Count the records of a batch, given its column of keys or the one that all share."""
+        """Count the records of a batch by a column of keys, or one shared key."""
         if keys is None or not count:
             return
         distinct: Any
@@ -159,12 +160,12 @@ class HotKeys:
             self._counts = dict(self._hottest(list(known), counts))
 
     def top(self, n: int) -> list[tuple[Any, int, float]]:
-        """The hottest keys with their counts and their shares of all records that have a key."""
+        """Return the n most frequent keys, with counts and shares of all records with a key."""
         hottest = sorted(self._counts.items(), key=lambda item: -item[1])[:n]
         return [(key, count, count / self.total) for key, count in hottest]
 
     def _hottest(self, keys: Any, counts: NDArray[np.int64]) -> Iterable[tuple[Any, int]]:
-        """As many of these keys as there is room for, with what is left of their counts."""
+        """Return as many of the keys as fit, with their reduced counts."""
         if len(keys) > 2 * self.capacity:
             cut = np.partition(counts, -self.capacity - 1)[-self.capacity - 1]
             self.missed += int(cut)

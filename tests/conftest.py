@@ -3,7 +3,6 @@
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -17,6 +16,19 @@ settings.load_profile("wavetank")
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+LONGEST = (
+    "docs/test_pages.py", "commands/test_sweep.py", "stream/test_stream.py",
+    "commands/test_watch.py", "analytics/test_cluster.py", "report/test_report.py",
+    "sweep/test_sweep.py", "analytics/test_session.py", "examples/test_scenarios.py",
+)  # fmt: skip
+"""Files that take half a minute or more."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files: one that begins last keeps one process busy, the other idle."""
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
+
 
 Engine: TypeAlias = type[wt.SimulatedSystem] | type[wt.LiveSystem]
 
@@ -66,14 +78,15 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A Chromium: that of the system, or the one that playwright has installed."""
+    """The Chromium of this machine; `make test-browser` installs one if it can."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: make test-browser"
     )
-    found = shutil.which("chromium") or shutil.which("google-chrome")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip("there is no Chromium: make test-browser")
     with playwright.sync_playwright() as started:
-        if found is None and not Path(started.chromium.executable_path).exists():
-            pytest.skip("there is no Chromium: make test-browser")
         opened = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield opened
         opened.close()

@@ -9,7 +9,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTED = ("help", "demo", "test", "test-browser", "lint", "bench", "bench-report", "clean")
+CHECKED_OUT = ("Makefile", "setup.cfg", "pyproject.toml", ".ci/check-tools", ".ci/find-browser")
+CHMOD = shutil.which("chmod")
+DOCUMENTED = (
+    "help",
+    "demo",
+    "test",
+    "test-storms",
+    "test-kill",
+    "test-durability",
+    "test-browser",
+    "test-kafka",
+    "lint",
+    "docs",
+    "picture",
+    "bench",
+    "bench-report",
+    "clean",
+)
 
 
 @pytest.fixture
@@ -17,7 +34,7 @@ def checkout(tmp_path):
     """A checkout with no more in it than make needs to get as far as the tool check."""
     copy = tmp_path / "checkout"
     (copy / ".ci").mkdir(parents=True)
-    for name in ("Makefile", "setup.cfg", "pyproject.toml", ".ci/check-tools"):
+    for name in CHECKED_OUT:
         shutil.copy(ROOT / name, copy / name)
     return copy
 
@@ -173,9 +190,7 @@ def test_python_without_venv_is_said(checkout, tools):
     assert "python3-venv" in the_one_sentence(make(checkout, tools, "tools"))
 
 
-@pytest.mark.parametrize(
-    "target", ["demo", "test", "test-browser", "lint", "bench", "bench-report"]
-)
+@pytest.mark.parametrize("target", [name for name in DOCUMENTED if name not in ("help", "clean")])
 def test_nothing_is_installed_before_the_tools_are_checked(checkout, tools, target):
     fake_java(tools / "java", "11.0.22")
 
@@ -192,6 +207,62 @@ def test_nothing_is_installed_before_the_tools_are_checked_by_a_parallel_make(ch
     assert not (checkout / ".venv").exists()
 
 
+@pytest.fixture
+def prepared(checkout, tools):
+    """The checkout with an environment whose Python only prints its arguments."""
+    fake_java(tools / "java", "21")
+    script(checkout / ".venv" / "bin" / "python", 'echo "ran: $*"')
+    for stamp in (".installed", ".browser"):
+        (checkout / ".venv" / stamp).touch()
+    return checkout
+
+
+def test_tests_in_a_browser_and_with_kafka_run_only_in_their_own_targets(prepared, tools):
+    script(tools / "chromium", "exit 0")
+
+    assert make(prepared, tools, "test").stdout == "ran: -m pytest -m not browser and not kafka\n"
+    assert make(prepared, tools, "test-browser").stdout == "ran: -m pytest -m browser\n"
+    assert make(prepared, tools, "test-kafka").stdout == "ran: -m pytest -m kafka\n"
+
+
+@pytest.mark.parametrize("name", ["chromium", "chromium-browser", "google-chrome"])
+def test_a_browser_is_found_under_any_of_its_names(checkout, tools, name):
+    script(tools / name, "exit 0")
+
+    found = subprocess.run(
+        [checkout / ".ci/find-browser"], env={"PATH": tools}, capture_output=True
+    )
+
+    assert found.stdout.decode() == f"{tools / name}\n"
+
+
+@pytest.mark.parametrize("problem", ["no apt-get", "not root", "apt-get fails", "a stub"])
+def test_a_missing_browser_is_said_in_the_last_lines_and_is_no_failure(prepared, tools, problem):
+    script(tools / "id", "echo 1000" if problem == "not root" else "echo 0")
+    if problem != "no apt-get":
+        script(tools / "apt-get", "echo 'E: no network'; exit 100")
+    if problem == "a stub":
+        script(tools / "chromium-browser", "echo 'install the snap'; exit 1")
+
+    result = make(prepared, tools, "test-browser")
+
+    assert result.returncode == 0
+    assert "NOT RUN" in result.stdout.splitlines()[-3]
+    assert ("E: no network" in result.stderr) == (problem in ("apt-get fails", "a stub"))
+
+
+def test_a_missing_browser_is_installed_without_questions(prepared, tools):
+    script(tools / "id", "echo 0")
+    chromium = f"printf '#!/bin/sh\\nexit 0\\n' > {tools}/chromium; {CHMOD} +x {tools}/chromium"
+    script(
+        tools / "apt-get",
+        '[ "$DEBIAN_FRONTEND" = noninteractive ] || exit 1\n'
+        f'case "$*" in *chromium) {chromium};; esac',
+    )
+
+    assert make(prepared, tools, "test-browser").stdout == "ran: -m pytest -m browser\n"
+
+
 @pytest.mark.parametrize("arguments", [(), ("help",)])
 def test_help_lists_every_documented_target(checkout, tools, arguments):
     result = make(checkout, tools, *arguments)
@@ -201,6 +272,6 @@ def test_help_lists_every_documented_target(checkout, tools, arguments):
     assert listed == list(DOCUMENTED)
 
 
-def test_ci_script_and_tool_check_are_executable():
-    for name in ("run", "check-tools"):
+def test_the_scripts_of_ci_are_executable():
+    for name in ("run", "check-tools", "find-browser"):
         assert os.access(ROOT / ".ci" / name, os.X_OK)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("actors", "analytics", "model", "strategies")
+ROOMS = ("actors", "analytics", "cli", "model", "scenarios", "strategies")
 
 
 def run(*command, cwd, **environment):
@@ -71,8 +71,9 @@ def test_wheel_holds_every_module_of_the_package_and_nothing_else(source, wheel)
     names = set(zipfile.ZipFile(wheel).namelist())
 
     packaged = {name for name in names if ".dist-info/" not in name}
-    analytics = [f"analytics/{name}" for name in ("log4j2.properties", "page.css", "page.js")]
-    data = ["py.typed", *analytics, "strategies/template.toml"]
+    report = [f"analytics/report/{name}" for name in ("page.css", "page.js")]
+    template = "scenarios/files/template.toml"
+    data = ["py.typed", "analytics/log4j2.properties", *report, template]
     assert packaged == expected | {f"wavetank/{name}" for name in data}
 
 
@@ -80,6 +81,23 @@ def test_wheel_states_the_python_it_needs(installed):
     (distribution,) = distributions(name="wavetank", path=[str(installed)])
 
     assert distribution.metadata["Requires-Python"] == ">=3.11"
+
+
+def test_the_version_is_the_same_everywhere(installed):
+    (distribution,) = distributions(name="wavetank", path=[str(installed)])
+    version = distribution.version
+
+    assert f'__version__ = "{version}"' in (ROOT / "__init__.py").read_text(encoding="utf-8")
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_wheel_carries_the_license(installed):
+    (distribution,) = distributions(name="wavetank", path=[str(installed)])
+
+    assert distribution.metadata["License"] == "Apache-2.0"
+    (path,) = (file for file in distribution.files if file.name == "LICENSE")
+    assert "Apache License" in path.read_text()
 
 
 def test_installed_wheel_can_be_imported(installed, tmp_path):

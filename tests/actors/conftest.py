@@ -1,4 +1,4 @@
-"""The clusters that tests use from outside, unless they make their own."""
+"""Clusters for tests that use one from outside."""
 
 from collections.abc import Iterator
 

@@ -1,17 +1,17 @@
-"""What a user does with a cluster: topics and producers, on both engines."""
+"""Topics, producers and descriptions of a cluster, on both engines."""
 
 from collections import Counter
 from typing import Any
 
 import pytest
-from clusters import QUICK, TP, drain, fill
 
 import wavetank as wt
+from helpers.clusters import QUICK, TP, drain, fill
 
 # Topics
 
 
-def test_a_topic_has_its_partitions_spread_over_the_brokers(cluster: wt.Cluster) -> None:
+def test_the_partitions_of_a_topic_are_spread_over_the_brokers(cluster: wt.Cluster) -> None:
     cluster.create_topic("orders", partitions=7)
     leaders = cluster.metadata().leaders
     assert sorted(leaders) == [TP("orders", number) for number in range(7)]
@@ -33,22 +33,46 @@ def test_partitions_can_be_added_to_a_topic_in_use(cluster: wt.Cluster) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda c: c.create_topic("orders", 2), wt.BadValueError, "'orders' exists already"),
-        (lambda c: c.create_topic("", 1), wt.BadValueError, "topic = '': expected"),
-        (lambda c: c.create_topic("x", 0), wt.BadValueError, "partitions = 0: expected 1"),
-        (lambda c: c.create_topic("x", 1, type=3), wt.BadValueError, "type = 3: expected a class"),
-        (lambda c: c.add_partitions("orders", 1), wt.BadValueError, "has 2 partitions: expected"),
-        (lambda c: c.add_partitions("x", 1), wt.BadValueError, "there is no topic 'x'"),
-        (lambda c: c.delete_topic("x"), wt.BadValueError, "there is no topic 'x'"),
-        (lambda c: c.topic("ordres"), wt.UnknownNameError, "'ordres': did you mean 'orders'"),
-        (lambda c: c.group("g", "orders"), wt.BadValueError, "expected a list of names"),
-        (lambda c: c.group("g", ["orders"], assignor="rnage"), wt.UnknownNameError, "'range'"),
-        (lambda c: c.group("g", ["orders"], max_pol_records=1), wt.UnknownNameError, "max_poll_"),
-        (lambda c: c.producer("p", "kye"), wt.UnknownNameError, "did you mean 'key'"),
-        (lambda c: c.producer("p", linger_ms=-1), wt.BadValueError, "linger_ms = -1: expected"),
+        (lambda c: c.create_topic("orders", 2), wt.errors.BadValueError, "'orders' exists already"),
+        (lambda c: c.create_topic("", 1), wt.errors.BadValueError, "topic = '': expected"),
+        (lambda c: c.create_topic("x", 0), wt.errors.BadValueError, "partitions = 0: expected 1"),
+        (
+            lambda c: c.create_topic("x", 1, type=3),
+            wt.errors.BadValueError,
+            "type = 3: expected a class",
+        ),
+        (
+            lambda c: c.add_partitions("orders", 1),
+            wt.errors.BadValueError,
+            "has 2 partitions: expected",
+        ),
+        (lambda c: c.add_partitions("x", 1), wt.errors.BadValueError, "there is no topic 'x'"),
+        (lambda c: c.delete_topic("x"), wt.errors.BadValueError, "there is no topic 'x'"),
+        (
+            lambda c: c.topic("ordres"),
+            wt.errors.UnknownNameError,
+            "'ordres': did you mean 'orders'",
+        ),
+        (lambda c: c.group("g", "orders"), wt.errors.BadValueError, "expected a list of names"),
+        (
+            lambda c: c.group("g", ["orders"], assignor="rnage"),
+            wt.errors.UnknownNameError,
+            "'range'",
+        ),
+        (
+            lambda c: c.group("g", ["orders"], max_pol_records=1),
+            wt.errors.UnknownNameError,
+            "max_poll_",
+        ),
+        (lambda c: c.producer("p", "kye"), wt.errors.UnknownNameError, "did you mean 'key'"),
+        (
+            lambda c: c.producer("p", linger_ms=-1),
+            wt.errors.BadValueError,
+            "linger_ms = -1: expected",
+        ),
     ],
 )
-def test_what_cannot_be_is_refused_clearly(
+def test_an_invalid_argument_is_refused_with_its_name_and_what_is_expected(
     calm: wt.Cluster, call: Any, error: type[Exception], text: str
 ) -> None:
     calm.create_topic("orders", 2)
@@ -56,12 +80,12 @@ def test_what_cannot_be_is_refused_clearly(
         call(calm)
 
 
-def test_a_topic_can_be_deleted_and_made_anew(cluster: wt.Cluster) -> None:
+def test_a_deleted_topic_can_be_created_again(cluster: wt.Cluster) -> None:
     shop = cluster.producer("shop")
     shop.add_topic("orders")
     shop.send("orders", 1).get(timeout=20)
     shop.remove_topic("orders")
-    with pytest.raises(wt.UnknownNameError):
+    with pytest.raises(wt.errors.UnknownNameError):
         shop.send("orders", 2)
     shop.add_topic("orders")
     assert shop.send("orders", 3).get(timeout=20).offset == 0
@@ -70,7 +94,7 @@ def test_a_topic_can_be_deleted_and_made_anew(cluster: wt.Cluster) -> None:
 # Producing
 
 
-def test_a_record_is_stored_and_its_receipt_says_where(cluster: wt.Cluster) -> None:
+def test_the_receipt_of_a_record_has_its_partition_and_offset(cluster: wt.Cluster) -> None:
     cluster.create_topic("orders", partitions=6, type=dict)
     shop = cluster.producer("shop", partitioner="key")
     first = shop.send("orders", {"id": 1}, key="alice").get(timeout=20)
@@ -80,25 +104,29 @@ def test_a_record_is_stored_and_its_receipt_says_where(cluster: wt.Cluster) -> N
     assert 0 < first.timestamp < second.timestamp
 
 
-def test_a_value_of_another_type_than_the_topics_is_refused_at_the_producer(
+def test_a_producer_refuses_a_value_that_is_not_of_the_topics_type(
     cluster: wt.Cluster,
 ) -> None:
     cluster.create_topic("orders", type=dict)
-    with pytest.raises(wt.BadValueError, match="'orders' takes values of type dict, not str"):
+    with pytest.raises(
+        wt.errors.BadValueError, match="'orders' takes values of type dict, not str"
+    ):
         cluster.producer("shop").send("orders", "text")
 
 
-def test_a_manual_producer_must_name_a_partition_and_a_random_one_must_not(
+def test_a_manual_producer_needs_a_partition_and_a_random_one_refuses_it(
     cluster: wt.Cluster,
 ) -> None:
     cluster.create_topic("orders", partitions=4)
     manual, at_random = cluster.producer("m", "manual"), cluster.producer("r", "random")
     assert manual.send("orders", 1, partition=3).get(timeout=20).partition == 3
-    with pytest.raises(wt.BadValueError, match="for this producer allocates manually"):
+    with pytest.raises(wt.errors.BadValueError, match="as the partitioner is manual"):
         manual.send("orders", 1)
-    with pytest.raises(wt.BadValueError, match="for this producer allocates randomly"):
+    with pytest.raises(wt.errors.BadValueError, match="as the partitioner is random"):
         at_random.send("orders", 1, partition=3)
-    with pytest.raises(wt.BadValueError, match="partition = 9: expected a number from 0 to 3"):
+    with pytest.raises(
+        wt.errors.BadValueError, match="partition = 9: expected a number from 0 to 3"
+    ):
         manual.send("orders", 1, partition=9).get(timeout=20)
     futures = [at_random.send("orders", n) for n in range(60)]
     assert {future.get(timeout=20).partition for future in futures} == {0, 1, 2, 3}
@@ -110,7 +138,7 @@ def test_a_users_own_function_chooses_partitions(cluster: wt.Cluster) -> None:
     assert [shop.send("orders", n).get(timeout=20).partition for n in (5, 6)] == [1, 2]
 
 
-def test_linger_gathers_records_into_batches_and_batch_size_ends_the_wait(
+def test_a_batch_is_sent_after_linger_or_when_it_is_full(
     calm: wt.Cluster,
 ) -> None:
     calm.create_topic("orders")
@@ -127,45 +155,47 @@ def test_linger_gathers_records_into_batches_and_batch_size_ends_the_wait(
     assert batches("wide", linger_ms=0, max_in_flight=20) == [1] * 10
 
 
-def test_without_acks_a_producer_does_not_wait_and_learns_no_offset(cluster: wt.Cluster) -> None:
+def test_without_acks_a_producer_does_not_wait_for_the_offset(cluster: wt.Cluster) -> None:
     cluster.create_topic("orders")
     receipt = cluster.producer("shop", acks=0).send("orders", 1).get(timeout=20)
     assert receipt.offset == -1
     cluster.run_until(lambda: len(cluster.events.of("appended")) == 1, timeout=20)
 
 
-def test_a_lost_request_is_sent_again_after_a_pause(calm: wt.Cluster) -> None:
+def test_a_lost_request_is_sent_again_after_the_backoff(calm: wt.Cluster) -> None:
     calm.create_topic("orders")
     shop = calm.producer("shop", request_timeout_ms=200, retry_backoff_ms=50, linger_ms=0)
     shop.send("orders", 0).get()
     broker = calm.leader(TP("orders", 0)).node
-    calm.system.cut("shop", broker)
+    calm.system.network.cut("shop", broker)
     future = shop.send("orders", 1)
     calm.run(for_=1)
-    calm.system.heal("shop", broker)
+    calm.system.network.heal("shop", broker)
     assert future.get().offset == 1
     assert calm.events.of("send_retried")
 
 
-def test_what_cannot_be_delivered_in_time_is_given_up_with_an_error(calm: wt.Cluster) -> None:
+def test_a_record_that_is_not_delivered_in_time_fails(calm: wt.Cluster) -> None:
     calm.create_topic("orders")
     shop = calm.producer(
         "shop", request_timeout_ms=100, delivery_timeout_ms=1_000, linger_ms=0, retries=10**6
     )
     shop.send("orders", 0).get()
-    calm.system.cut("shop", calm.leader(TP("orders", 0)).node)
+    calm.system.network.cut("shop", calm.leader(TP("orders", 0)).node)
     with pytest.raises(TimeoutError, match="1 records for orders-0 given up after"):
         shop.send("orders", 1).get()
     few = calm.producer("few", request_timeout_ms=100, retries=2, linger_ms=0)
-    calm.system.cut("few", calm.leader(TP("orders", 0)).node)
+    calm.system.network.cut("few", calm.leader(TP("orders", 0)).node)
     with pytest.raises(TimeoutError, match="after 3 attempts: no answer"):
         few.send("orders", 1).get()
     assert [event.count for event in calm.events.of("given_up")] == [1, 1]
 
 
-def test_running_producers_follow_their_load(calm: wt.Cluster) -> None:
+def test_a_producer_with_a_load_follows_it(calm: wt.Cluster) -> None:
     calm.create_topic("orders", partitions=3)
-    load = wt.Load("orders", wt.Constant(200), keys=wt.UniformKeys(30), sizes=wt.FixedSize(50))
+    load = wt.load.Load(
+        "orders", wt.load.Constant(200), keys=wt.load.UniformKeys(30), sizes=wt.load.FixedSize(50)
+    )
     producer = calm.producer("load", load=load)
     calm.run(for_=10)
     appended = calm.events.of("appended")
@@ -178,17 +208,17 @@ def test_running_producers_follow_their_load(calm: wt.Cluster) -> None:
     assert more == pytest.approx(1_000, abs=30)
 
 
-# Showing
+# Describing
 
 
-def test_a_cluster_a_topic_and_a_group_show_themselves_as_text_and_as_data(
+def test_a_cluster_and_a_topic_are_described_as_text_and_as_data(
     cluster: wt.Cluster,
 ) -> None:
     cluster.create_topic("orders", partitions=2)
     cluster.producer("shop").send("orders", {"id": 1}, key="alice").get(timeout=20)
     group = cluster.group("billing", ["orders"], **QUICK)
     group.consumer("a")
-    shares = group.assignment()
+    assignment = group.assignment()
     view = cluster.describe()
     assert view.brokers == ("broker-0", "broker-1", "broker-2")
     assert sum(view.lags["billing"].values()) == 1
@@ -198,4 +228,12 @@ def test_a_cluster_a_topic_and_a_group_show_themselves_as_text_and_as_data(
     topic = cluster.topic("orders")
     assert [r.value for records in topic.contents for r in records] == [{"id": 1}]
     assert "'alice' {'id': 1}" in str(topic)
-    assert shares == {"a": [TP("orders", 0), TP("orders", 1)]}
+    assert assignment == {"a": [TP("orders", 0), TP("orders", 1)]}
+
+
+def test_a_timeout_names_the_time_that_the_user_gave() -> None:
+    with wt.Cluster.simulated() as cluster:
+        with pytest.raises(wt.errors.Timeout, match=r"^not within 5 s$"):
+            cluster.run_until(lambda: False, timeout="5s")
+        with pytest.raises(wt.errors.Timeout, match=r"^not within 15 m 00 s$"):
+            cluster.run_until(lambda: False, timeout="15m")

@@ -1,4 +1,4 @@
-"""The live engine under load: threads for everybody, every record once."""
+"""The live engine under load: every record is delivered once."""
 
 from collections import Counter
 from typing import Any
@@ -8,7 +8,7 @@ import wavetank as wt
 RECORDS = 100_000
 
 
-def test_100_000_records_arrive_once_while_one_consumer_joins_and_another_leaves() -> None:
+def test_100_000_records_are_delivered_once_while_a_consumer_joins_and_another_leaves() -> None:
     with wt.Cluster.live(brokers=2) as cluster:
         cluster.create_topic("orders", partitions=4)
         group = cluster.group(

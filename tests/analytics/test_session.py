@@ -1,4 +1,4 @@
-"""The Spark session, and what a user is told when there can be none."""
+"""Spark sessions, and the errors when none can be made."""
 
 import os
 import subprocess
@@ -22,20 +22,20 @@ def fake_java(folder: Path, version: str) -> None:
     java.chmod(0o755)
 
 
-def test_a_session_works_with_the_python_that_runs_this(spark: Any) -> None:
-    def tell(batches: Any) -> Any:
+def test_workers_use_the_python_of_the_driver(spark: Any) -> None:
+    def python(batches: Any) -> Any:
         import pyarrow as pa
 
         for batch in batches:
             yield pa.RecordBatch.from_pydict({"python": [sys.executable] * batch.num_rows})
 
-    rows = spark.range(1).mapInArrow(tell, "python string").collect()
+    rows = spark.range(1).mapInArrow(python, "python string").collect()
     assert rows[0].python == sys.executable
     assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1"])
-def test_a_java_that_spark_can_use_is_accepted(
+def test_a_recent_java_is_accepted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
 ) -> None:
     fake_java(tmp_path / "bin", version)
@@ -52,7 +52,7 @@ def test_a_java_that_spark_can_use_is_accepted(
         (None, False, "there is none on PATH: install a JDK or JRE 17"),
     ],
 )
-def test_a_missing_or_old_java_is_one_clear_sentence(
+def test_a_missing_or_old_java_raises_one_clear_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None, home: bool, text: str
 ) -> None:
     if version:
@@ -74,7 +74,7 @@ def test_a_missing_or_old_java_is_one_clear_sentence(
         ("spark://127.0.0.1:1", "no Spark master at spark://127.0.0.1:1: Connection refused"),
     ],
 )
-def test_a_master_that_cannot_be_is_one_clear_sentence(master: str, text: str) -> None:
+def test_an_invalid_or_unreachable_master_raises_one_clear_sentence(master: str, text: str) -> None:
     with pytest.raises(WavetankError, match=text):
         analytics.session(master)
 
@@ -92,7 +92,7 @@ def test_spark_connect_without_its_packages_says_what_to_install(
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A session in a program of its own, where SPARK_REMOTE is set: its folder, what it prints."""
+    """A session in another process, with SPARK_REMOTE set: its folder and its output lines."""
     folder = tmp_path_factory.mktemp("elsewhere")
     program = (
         "from wavetank import analytics as a; spark = a.session('local[1]'); "
@@ -107,20 +107,43 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]
     return folder, done.stdout.splitlines()
 
 
-def test_only_a_brief_session_keeps_java_from_making_itself_fast(
+def test_only_a_brief_session_turns_off_the_optimising_compiler(
     spark: Any, elsewhere: tuple[Path, list[str]]
 ) -> None:
-    for option in (JAVA_OPTIONS, "spark.executor.extraJavaOptions"):
-        assert "-XX:TieredStopAtLevel=1" in spark.conf.get(option)  # that of the tests is brief
+    # The Java process itself says what it was started with: a later call of `session` may have
+    # changed the settings of the session that all tests share.
+    runtime = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+    assert "-XX:TieredStopAtLevel=1" in list(runtime.getInputArguments())
+    executors = spark.sparkContext.getConf().get("spark.executor.extraJavaOptions")
+    assert "-XX:TieredStopAtLevel=1" in executors
     _, (options, memory, _) = elsewhere
     assert "Tiered" not in options
     assert "UseParallelGC" in options
     assert memory == "2g"
 
 
-def test_a_master_wins_over_spark_remote_and_leaves_nothing_behind(
+def test_a_master_overrides_spark_remote_and_no_files_are_left_behind(
     elsewhere: tuple[Path, list[str]],
 ) -> None:
     folder, (*_, counted) = elsewhere
     assert counted == "3"
     assert list(folder.iterdir()) == []
+
+
+STARTED = """
+import subprocess, sys
+from wavetank import analytics
+spark = analytics.session("local[1]", brief=True)
+spark.sparkContext._jvm.java.lang.System.err.println("from Java")
+cache = spark.sparkContext._jvm.java.lang.management.ManagementFactory
+beans = cache.getMemoryPoolMXBeans()
+print(sum(each.getUsage().getMax() for each in beans if "Code" in each.getName()) >> 20)
+spark.stop()
+"""
+
+
+def test_java_has_a_large_code_cache_and_prints_no_notice() -> None:
+    done = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "from Java\n"
+    assert int(done.stdout) >= 240

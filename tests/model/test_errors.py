@@ -1,4 +1,4 @@
-"""Errors that help."""
+"""Texts of exceptions."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from wavetank.model.errors import UnknownNameError
         ([], "there is no assignor yet"),
     ],
 )
-def test_an_unknown_name_comes_with_the_nearest_or_with_what_there_is(
+def test_an_unknown_name_suggests_the_most_similar_name_or_lists_the_known_ones(
     known: list[str], hint: str
 ) -> None:
     text = str(UnknownNameError("assignor", "rnage", known))

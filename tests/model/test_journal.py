@@ -1,75 +1,96 @@
-"""What a sweep has finished is whole or not there, and the same whoever writes it."""
+"""The entries of a journal: they come back as they were, or not at all."""
 
-import json
+from itertools import accumulate
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from wavetank.model import journal
-from wavetank.model.errors import WavetankError
+from wavetank.model.disk import FileContents
+from wavetank.model.journal import encode_entry, scan_entries
 
-GOOD = {"error": None, "directory": None, "events": 7}
-
-
-def test_what_is_added_is_there_once_however_often_it_is(tmp_path):
-    journal.prepare(tmp_path, {})
-    for _ in range(3):
-        journal.add(tmp_path, "a", json.dumps(GOOD))
-    assert journal.take(tmp_path, ["a", "b"]) == {"a": GOOD}
-    assert journal.count(tmp_path) == 1
-
-
-def test_what_failed_or_is_damaged_is_not_finished_and_is_forgotten(tmp_path):
-    journal.prepare(tmp_path, {})
-    journal.add(tmp_path, "a", json.dumps(GOOD | {"error": "ValueError: no"}))
-    for key, text in (("b", "{"), ("c", "[]"), ("d", "{}")):
-        journal.add(tmp_path, key, text)
-    assert journal.take(tmp_path, "abcd") == {}
-    assert journal.count(tmp_path) == 0
+NAMES = st.text(max_size=8).filter(lambda name: not name.startswith("$"))
+PLAIN = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63), st.floats(allow_nan=False), NAMES,
+    st.binary(max_size=20),
+)  # fmt: skip
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(tuple), st.dictionaries(NAMES, inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+ENTRIES = st.lists(st.tuples(NAMES, VALUES), max_size=5)
 
 
-def test_what_has_no_events_is_forgotten_if_they_are_wanted(tmp_path):
-    journal.prepare(tmp_path, {})
-    rows = {"a": GOOD, "b": GOOD | {"directory": "runs/b"}}
-    for key, row in rows.items():
-        journal.add(tmp_path, key, json.dumps(row))
-    assert journal.take(tmp_path, "ab") == rows
-    assert journal.take(tmp_path, "ab", events=True) == {"b": rows["b"]}
-    assert journal.noted(tmp_path, "a") is None
+def scan(data: bytes) -> FileContents:
+    def read(position: int, count: int) -> bytes:
+        return data[position : position + count]
+
+    return scan_entries("state.journal", read, len(data))
 
 
-def test_drafts_of_who_was_killed_go_and_all_else_stays(tmp_path):
-    journal.prepare(tmp_path, {})
-    journal.add(tmp_path, "a", "{}")
-    draft = journal.draft_of(tmp_path / journal.JOURNAL / "b.json")
-    draft.write_text("{")
-    run = journal.draft_of(tmp_path / journal.RUNS / "c")
-    (run / "events").mkdir(parents=True)
-    journal.prepare(tmp_path, {})
-    assert not draft.exists()
-    assert not run.exists()
-    assert journal.count(tmp_path) == 1
+def written(entries: list[tuple[Any, ...]]) -> tuple[bytes, list[int]]:
+    """The bytes of a journal, and where each entry ends."""
+    frames = [encode_entry(entry) for entry in entries]
+    return b"".join(frames), list(accumulate(map(len, frames)))
 
 
-def test_a_directory_with_something_else_is_left_alone(tmp_path):
-    (tmp_path / "letters").write_text("dear")
-    with pytest.raises(WavetankError, match="something else"):
-        journal.prepare(tmp_path, {})
-    (tmp_path / "file").write_text("")
-    with pytest.raises(WavetankError, match="cannot write"):
-        journal.prepare(tmp_path / "file" / "sweep", {})
+@given(ENTRIES)
+def test_entries_come_back_as_they_were(entries: list[tuple[Any, ...]]) -> None:
+    data, ends = written(entries)
+    assert scan(data) == FileContents(tuple(entries), tuple(ends), len(data))
 
 
-def test_of_two_who_ran_the_same_the_second_adopts_the_firsts_events(tmp_path):
-    place = tmp_path / "run"
-    for text in ("first", "second"):
-        draft = tmp_path / f"draft-{text}"
-        draft.mkdir()
-        (draft / "run.json").write_text(text)
-        journal.adopt(draft, place)
-        assert not draft.exists()
-    assert (place / "run.json").read_text() == "first"
+@given(st.lists(st.integers(0, 2**16 - 1)), st.sampled_from(["u2", "i8", "u4"]))
+def test_arrays_come_back_with_their_type(numbers: list[int], dtype: str) -> None:
+    [(_, found)] = scan(encode_entry(("slots", np.array(numbers, dtype)))).frames  # type: ignore[misc]
+    assert found.dtype == np.dtype(dtype)
+    assert found.tolist() == numbers
 
 
-def test_a_key_is_of_the_scenario_and_of_its_handlers():
-    keys = {journal.key_of("s"), journal.key_of("s", "c"), journal.key_of("t"), journal.key_of("s")}
-    assert len(keys) == 3
+def test_numbers_of_numpy_come_back_as_numbers_and_lists_as_tuples() -> None:
+    assert scan(encode_entry(("start", np.int64(3), [1, [2]]))).frames == (("start", 3, (1, (2,))),)
+
+
+def test_what_cannot_be_stored_is_named() -> None:
+    with pytest.raises(TypeError, match=r"object .* cannot be part of a journal"):
+        encode_entry(("odd", object()))
+
+
+SOME = [("topic", 1), ("cursor", "a", {"columns": (b"\x00\x01", b"")}), ("commit", "ä", 5, -1)]
+
+
+def check_prefix(data: bytes, position: int) -> None:
+    """Check that a journal damaged at a position gives exactly the entries before it."""
+    _, ends = written(SOME)
+    whole = sum(end <= position for end in ends)
+    found = scan(data)
+    assert found.frames == tuple(SOME[:whole])
+    assert found.ends == tuple(ends[:whole])
+    if found.valid_size < len(data):
+        assert found.damage is not None
+        assert found.damage.file == "state.journal"
+        assert found.damage.position == found.valid_size
+
+
+def test_a_journal_that_is_cut_anywhere_gives_the_entries_before_the_cut() -> None:
+    data, _ = written(SOME)
+    for size in range(len(data) + 1):
+        check_prefix(data[:size], size)
+
+
+def test_a_journal_with_any_flipped_bit_gives_the_entries_before_it() -> None:
+    data, _ = written(SOME)
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        check_prefix(bytes(damaged), bit // 8)
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_journal_give_no_entries_and_no_error(data: bytes) -> None:
+    assert scan(data).frames == ()

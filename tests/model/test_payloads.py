@@ -1,4 +1,4 @@
-"""Stores of payloads against a dict, and references that tell damage."""
+"""Payload stores compared with a dict, and references that detect damage."""
 
 import pickle
 import tempfile
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import wavetank as wt
-from wavetank.model.batch import Batch
+from wavetank.model.log.batch import Batch
 from wavetank.model.payloads import (
     DirectoryStore,
     Encoded,
     MemoryStore,
     Payload,
-    PayloadStore,
+    PayloadBackend,
     decode,
     encode,
     number_in,
@@ -35,8 +35,8 @@ IDS = st.sampled_from(AWKWARD) | st.text(st.characters(codec=None), max_size=20)
 
 
 @pytest.fixture(params=["memory", "directory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> PayloadStore:
-    """Each kind of store in turn."""
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> PayloadBackend:
+    """Make a store of each kind."""
     return MemoryStore() if request.param == "memory" else DirectoryStore(tmp_path / "store")
 
 
@@ -44,7 +44,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> PayloadStore:
 
 
 class StoresAndDict(RuleBasedStateMachine):
-    """Does the same to both stores and to a dict."""
+    """Applies the same operations to both stores and to a dict."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class StoresAndDict(RuleBasedStateMachine):
         self.memory, self.directory = MemoryStore(), DirectoryStore(self.folder.name)
         self.model: dict[str, bytes] = {}
 
-    def stores(self) -> Iterator[PayloadStore]:
+    def stores(self) -> Iterator[PayloadBackend]:
         yield self.memory
         yield self.directory
 
@@ -68,7 +68,7 @@ class StoresAndDict(RuleBasedStateMachine):
         assert [store.remove(id) for store in self.stores()] == [there, there]
 
     @rule(data=st.data())
-    def remove_one_that_is_there(self, data: st.DataObject) -> None:
+    def remove_existing(self, data: st.DataObject) -> None:
         if self.model:
             self.remove_any(data.draw(st.sampled_from(sorted(self.model))))
 
@@ -86,7 +86,7 @@ class StoresAndDict(RuleBasedStateMachine):
         self.directory = DirectoryStore(self.folder.name)
 
     @invariant()
-    def both_have_what_the_dict_has(self) -> None:
+    def both_stores_equal_the_dict(self) -> None:
         for store in self.stores():
             assert store.ids() == sorted(self.model)
             assert {id: store.get(id) for id in store.ids()} == self.model
@@ -99,7 +99,7 @@ TestStoresAndDict = StoresAndDict.TestCase
 TestStoresAndDict.settings = settings(max_examples=30, stateful_step_count=20)
 
 
-def test_a_store_takes_any_name_and_keeps_each_apart(store: PayloadStore) -> None:
+def test_a_store_accepts_any_id_and_does_not_mix_them_up(store: PayloadBackend) -> None:
     for number, id in enumerate(AWKWARD):
         store.put(id, b"%d" % number)
     assert [store.get(id) for id in AWKWARD] == [b"%d" % number for number in range(len(AWKWARD))]
@@ -108,7 +108,9 @@ def test_a_store_takes_any_name_and_keeps_each_apart(store: PayloadStore) -> Non
     assert store.ids() == []
 
 
-def test_a_directory_stays_within_itself_and_leaves_no_drafts(tmp_path: Path) -> None:
+def test_a_directory_store_writes_only_inside_its_directory_and_leaves_no_drafts(
+    tmp_path: Path,
+) -> None:
     store = DirectoryStore(tmp_path / "deep" / "store")
     for id in AWKWARD:
         store.put(id, b"data")
@@ -117,7 +119,7 @@ def test_a_directory_stays_within_itself_and_leaves_no_drafts(tmp_path: Path) ->
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} <= {".payload", ""}
 
 
-def test_files_of_others_in_the_directory_are_left_alone(tmp_path: Path) -> None:
+def test_other_files_in_the_directory_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     store = DirectoryStore(tmp_path)
     store.put("a", b"data")
@@ -125,7 +127,7 @@ def test_files_of_others_in_the_directory_are_left_alone(tmp_path: Path) -> None
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_a_failed_write_leaves_what_was_there_and_no_draft(
+def test_a_failed_write_keeps_the_old_data_and_leaves_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = DirectoryStore(tmp_path)
@@ -142,9 +144,11 @@ def test_a_failed_write_leaves_what_was_there_and_no_draft(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_file_in_the_place_of_the_directory_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(wt.BadValueError, match=r"payload_dir = '.*taken': expected a directory"):
+    with pytest.raises(
+        wt.errors.BadValueError, match=r"payload_dir = '.*taken': expected a directory"
+    ):
         DirectoryStore(tmp_path / "taken")
 
 
@@ -158,7 +162,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_a_value_comes_back_as_it_was(value: Any) -> None:
+def test_a_decoded_value_equals_the_encoded_one(value: Any) -> None:
     encoded = encode(value)
     assert encoded is not None
     reference = encoded.reference("id")
@@ -170,40 +174,42 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
 
 
 @given(st.binary(min_size=1), st.data())
-def test_any_damage_to_a_single_byte_or_the_length_is_seen(
+def test_any_damage_to_a_single_byte_or_the_length_is_detected(
     data: bytes, draw: st.DataObject
 ) -> None:
     reference = Encoded(data, "bytes").reference("id")
     place = draw.draw(st.integers(0, len(data) - 1))
     flipped = bytes([data[place] ^ draw.draw(st.integers(1, 255))])
-    with pytest.raises(wt.PayloadError, match="damaged: checksum 0x"):
+    with pytest.raises(wt.errors.PayloadError, match="damaged: checksum 0x"):
         verify(reference, data[:place] + flipped + data[place + 1 :])
-    with pytest.raises(wt.PayloadError, match=f"damaged: {place} bytes instead of {len(data)}"):
+    with pytest.raises(
+        wt.errors.PayloadError, match=f"damaged: {place} bytes instead of {len(data)}"
+    ):
         verify(reference, data[:place])
 
 
-def test_no_value_stays_none() -> None:
+def test_none_stays_none() -> None:
     assert encode(None) is None
 
 
-def test_a_value_that_pickle_refuses_is_refused_with_its_type() -> None:
-    with pytest.raises(wt.BadValueError, match="a value of type function cannot be kept apart"):
+def test_a_value_that_cannot_be_pickled_is_refused_with_its_type() -> None:
+    with pytest.raises(wt.errors.BadValueError, match="a value of type function cannot be stored"):
         encode(lambda: None)
 
 
-def test_what_cannot_be_decoded_says_so() -> None:
+def test_data_that_cannot_be_decoded_raises_a_payload_error() -> None:
     gone = pickle.dumps(wt.Payload).replace(b"Payload", b"Pailoat")
-    with pytest.raises(wt.PayloadError, match="cannot be decoded: AttributeError"):
+    with pytest.raises(wt.errors.PayloadError, match="cannot be decoded: AttributeError"):
         decode(gone)
 
 
-def test_a_reference_counts_for_the_same_whatever_its_checksum() -> None:
+def test_the_size_of_a_reference_does_not_depend_on_its_checksum() -> None:
     texts = {len(repr(Payload("id", 3, checksum, "int"))) for checksum in (0, 9, 2**32 - 1)}
     assert len(texts) == 1
 
 
 @given(st.text(max_size=5), st.text(max_size=5), st.integers(1, 20), st.integers(1, 10**12))
-def test_an_id_tells_its_topic_and_number_whatever_the_names(
+def test_an_id_contains_its_topic_and_number_whatever_the_names(
     topic: str, producer: str, life: int, number: int
 ) -> None:
     id = payload_id(topic, producer, life, number)
@@ -211,16 +217,16 @@ def test_an_id_tells_its_topic_and_number_whatever_the_names(
     assert number_in(id) == number
 
 
-def test_names_that_look_alike_when_joined_have_ids_of_their_own() -> None:
+def test_names_that_are_equal_when_joined_have_different_ids() -> None:
     assert payload_id("a/b", "c", 1, 1) != payload_id("a", "b/c", 1, 1)
 
 
 @pytest.mark.parametrize("id", ["", "a", "a-", "-", "a-x", "a-²"])
-def test_what_is_no_id_of_ours_has_no_number(id: str) -> None:
+def test_the_number_of_a_foreign_id_is_zero(id: str) -> None:
     assert number_in(id) == 0
 
 
-def test_a_batch_gives_the_references_among_its_values() -> None:
+def test_references_lists_the_references_among_the_values_of_a_batch() -> None:
     first, second = Payload("a", 1, 1, "int"), Payload("b", 1, 1, "int")
     batch = Batch.of("shop", 0, [first, None, second], timestamps_us=0, sizes=1)
     assert references(batch) == (first, second)
@@ -236,20 +242,18 @@ def test_a_batch_of_other_values_has_no_references(values: Any) -> None:
 # Topics
 
 
-def test_an_external_topic_takes_a_reference_for_a_value_of_its_type_and_an_inline_one_not() -> (
-    None
-):
+def test_only_a_topic_with_external_payloads_accepts_references_as_values() -> None:
     reference = Payload("a", 1, 1, "dict")
     wt.Topic("videos", 1, dict, "external").check(reference)
-    with pytest.raises(wt.BadValueError, match="type dict, not Payload"):
+    with pytest.raises(wt.errors.BadValueError, match="type dict, not Payload"):
         wt.Topic("videos", 1, dict).check(reference)
-    with pytest.raises(wt.BadValueError, match="type dict, not str"):
+    with pytest.raises(wt.errors.BadValueError, match="type dict, not str"):
         wt.Topic("videos", 1, dict, "external").check("text")
 
 
 def test_payloads_are_inline_or_external() -> None:
     with pytest.raises(
-        wt.BadValueError,
+        wt.errors.BadValueError,
         match="topic 'videos': payloads = 'extern': expected \"inline\" or \"external\"",
     ):
         wt.Topic("videos", 1, payloads="extern")  # type: ignore[arg-type]

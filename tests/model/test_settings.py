@@ -1,4 +1,4 @@
-"""Settings under Kafka's names, and the files they come in."""
+"""Settings under Kafka's names, and .properties files."""
 
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def test_the_defaults_are_those_of_kafka(cls: Any) -> None:
     assert from_mapping(cls, KAFKA_DEFAULTS[cls]).settings == cls()
 
 
-def test_a_setting_is_called_as_in_kafka_or_in_snake_case_and_may_be_text() -> None:
+def test_a_setting_has_kafkas_name_or_snake_case_and_a_value_may_be_text() -> None:
     expected = ConsumerSettings(
         max_poll_records=50, enable_auto_commit=False, auto_offset_reset="earliest"
     )
@@ -97,7 +97,7 @@ def test_max_in_flight_has_a_short_name(name: str) -> None:
 
 @pytest.mark.parametrize(("cls", "name"), NUMBERS)
 @pytest.mark.parametrize("value", [-1, 2**31, 1.5, True, None, "many", "1_000", "", [1]])
-def test_a_number_out_of_place_is_refused_by_name_and_value(
+def test_an_invalid_number_is_refused_with_name_and_value(
     cls: Any, name: str, value: object
 ) -> None:
     dotted = name.replace("_", ".")
@@ -105,7 +105,7 @@ def test_a_number_out_of_place_is_refused_by_name_and_value(
         (lambda: cls(**{name: value}), name),
         (lambda: from_mapping(cls, {dotted: value}), dotted),
     ):
-        with pytest.raises(wt.BadValueError) as refusal:
+        with pytest.raises(wt.errors.BadValueError) as refusal:
             call()
         assert str(refusal.value).startswith(f"{called} = {value!r}: expected a whole number from ")
 
@@ -151,19 +151,19 @@ def test_a_number_out_of_place_is_refused_by_name_and_value(
         (lambda: ConsumerSettings(group_instance_id=5), "group_instance_id = 5: expected a text"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make: Any, message: str) -> None:
-    with pytest.raises(wt.BadValueError, match=message):
+def test_an_invalid_setting_is_refused_with_what_is_expected(make: Any, message: str) -> None:
+    with pytest.raises(wt.errors.BadValueError, match=message):
         make()
 
 
-def test_the_delivery_timeout_grows_with_what_it_must_cover_unless_it_was_given() -> None:
+def test_the_default_delivery_timeout_covers_linger_and_request_timeout() -> None:
     patient = ProducerSettings(linger_ms=50, request_timeout_ms=200_000)
     assert patient.delivery_timeout_ms == 200_050
     assert ProducerSettings(linger_ms=50).delivery_timeout_ms == 120_000
     assert ProducerSettings(delivery_timeout_ms=30_005).delivery_timeout_ms == 30_005
 
 
-def test_a_producer_is_idempotent_unless_its_other_settings_rule_it_out() -> None:
+def test_a_producer_is_idempotent_by_default_unless_acks_or_retries_are_zero() -> None:
     assert ProducerSettings().enable_idempotence
     assert ProducerSettings(acks=1).enable_idempotence
     assert not ProducerSettings(acks=0).enable_idempotence
@@ -174,7 +174,7 @@ def test_a_producer_is_idempotent_unless_its_other_settings_rule_it_out() -> Non
     assert read.ignored == ()
 
 
-def test_a_rebalance_waits_for_a_member_as_long_as_it_may_be_between_polls() -> None:
+def test_the_rebalance_timeout_is_the_max_poll_interval() -> None:
     assert ConsumerSettings(max_poll_interval_ms=7_000).rebalance_timeout_ms == 7_000
 
 
@@ -191,23 +191,44 @@ def test_a_rebalance_waits_for_a_member_as_long_as_it_may_be_between_polls() -> 
         ),
     ],
 )
-def test_an_unknown_setting_is_refused_with_the_nearest_one(
+def test_an_unknown_setting_is_refused_with_the_most_similar_name(
     cls: Any, key: str, nearest: str
 ) -> None:
     what = "consumer" if cls is ConsumerSettings else "producer"
-    with pytest.raises(wt.UnknownNameError) as refusal:
+    with pytest.raises(wt.errors.UnknownNameError) as refusal:
         from_mapping(cls, {key: 1})
     assert str(refusal.value) == f"unknown {what} setting {key!r}: did you mean {nearest!r}?"
 
 
-def test_a_setting_of_a_producer_is_none_of_a_consumer() -> None:
-    with pytest.raises(wt.UnknownNameError, match=r"unknown consumer setting 'linger\.ms'"):
+def test_a_consumer_refuses_a_setting_of_a_producer() -> None:
+    with pytest.raises(wt.errors.UnknownNameError, match=r"unknown consumer setting 'linger\.ms'"):
         from_mapping(ConsumerSettings, {"linger.ms": 1})
 
 
-def test_all_problems_are_told_at_once() -> None:
+@pytest.mark.parametrize("cls", [ProducerSettings, ConsumerSettings])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "specific.avro.reader", "value.subject.name.strategy", "spring.json.trusted.packages",
+        "confluent.monitoring.interceptor.bootstrap.servers", "basic.auth.credentials.source",
+        "enable.partition.eof", "schemas.enable",
+    ],
+)  # fmt: skip
+def test_a_setting_of_another_layer_is_passed_over_and_reported(cls: Any, key: str) -> None:
+    loaded = from_mapping(cls, {key: "x", "client.id": "a"})
+    assert loaded.settings == cls()
+    assert loaded.ignored == (key, "client.id")
+
+
+@pytest.mark.parametrize("key", ["specific_avro_reader", "reader", "schemas_enable"])
+def test_an_unknown_name_without_dots_is_refused_as_no_file_of_kafka_has_it(key: str) -> None:
+    with pytest.raises(wt.errors.UnknownNameError, match=f"unknown consumer setting '{key}'"):
+        from_mapping(ConsumerSettings, {key: 1})
+
+
+def test_all_problems_are_reported_at_once() -> None:
     mapping = {"lingr.ms": 5, "acks": "some", "retries": "1", "batch.size": -1}
-    with pytest.raises(wt.BadValueError) as refusal:
+    with pytest.raises(wt.errors.BadValueError) as refusal:
         from_mapping(ProducerSettings, mapping)
     assert str(refusal.value).splitlines() == [
         "3 problems with producer settings:",
@@ -218,7 +239,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_a_setting_given_in_two_spellings_is_refused() -> None:
-    with pytest.raises(wt.BadValueError, match="linger_ms = 2: expected once"):
+    with pytest.raises(wt.errors.BadValueError, match="linger_ms = 2: expected once"):
         from_mapping(ProducerSettings, {"linger.ms": 1, "linger_ms": 2})
 
 
@@ -250,7 +271,7 @@ def test_a_later_layer_overrides_an_earlier_one_whatever_the_spelling() -> None:
         (None, None),
     ],
 )
-def test_an_assignor_goes_by_its_java_class_or_our_name(written: Any, name: str | None) -> None:
+def test_an_assignor_is_named_by_its_java_class_or_our_name(written: Any, name: str | None) -> None:
     mapping = {"partition.assignment.strategy": written}
     got = from_mapping(ConsumerSettings, mapping).settings.partition_assignment_strategy
     assert got == name
@@ -264,11 +285,11 @@ def test_a_java_class_without_a_counterpart_is_refused() -> None:
         (ConsumerSettings, "partition.assignment.strategy", 5),
         (ConsumerSettings, "partition.assignment.strategy", [5]),
     ):
-        with pytest.raises(wt.BadValueError, match=rf"{key} = .*: expected a name, such as"):
+        with pytest.raises(wt.errors.BadValueError, match=rf"{key} = .*: expected a name, such as"):
             from_mapping(cls, {key: value})  # type: ignore[type-var]
 
 
-def test_a_partitioner_goes_by_its_java_class() -> None:
+def test_a_partitioner_is_named_by_its_java_class() -> None:
     java = "org.apache.kafka.clients.producer.UniformStickyPartitioner"
     settings = from_mapping(ProducerSettings, {"partitioner.class": java}).settings
     assert settings.partitioner_class == "sticky"
@@ -300,7 +321,7 @@ partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStick
 """
 
 
-def test_a_real_consumer_properties_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_real_consumer_properties_file_is_read_without_changes(tmp_path: Path) -> None:
     path = tmp_path / "consumer.properties"
     path.write_text(CONSUMER_PROPERTIES)
     pairs = read_properties(path)
@@ -330,7 +351,7 @@ def test_a_real_consumer_properties_is_read_as_it_is(tmp_path: Path) -> None:
     assert pairs["sasl.jaas.config"].endswith('required username="alice" password="se=cret";')
 
 
-# Each of these was compared with what java.util.Properties makes of it.
+# Each of these was compared with the result of java.util.Properties.
 @pytest.mark.parametrize(
     ("text", "pairs"),
     [
@@ -363,7 +384,7 @@ def test_a_properties_file_is_read_as_java_reads_it(
 
 
 def stored(text: str) -> str:
-    """Escape text as java.util.Properties.store does, if anything more than it."""
+    """Escape text at least as much as java.util.Properties.store does."""
     letters = {"\t": "t", "\n": "n", "\r": "r", "\f": "f", **{c: c for c in "\\=:#! "}}
     utf16 = text.encode("utf-16-be")
     units = [chr(int.from_bytes(utf16[i : i + 2], "big")) for i in range(0, len(utf16), 2)]
@@ -375,7 +396,7 @@ def stored(text: str) -> str:
 
 
 @given(st.dictionaries(st.text(), st.text(), max_size=5))
-def test_what_java_stores_is_read_back(
+def test_pairs_stored_by_java_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, pairs: dict[str, str]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "stored.properties"
@@ -384,9 +405,9 @@ def test_what_java_stores_is_read_back(
     assert read_properties(path) == pairs
 
 
-def test_a_broken_escape_is_named_with_file_and_line(tmp_path: Path) -> None:
+def test_an_invalid_escape_is_refused_with_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "broken.properties"
     path.write_text("# one\na=1,\\\n  2\nb=\\u12x4\n")
     expected = r"broken.properties, line 4: 'b=.*u12x4': expected four hexadecimal digits after"
-    with pytest.raises(wt.BadValueError, match=expected):
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         read_properties(path)

@@ -1,4 +1,4 @@
-"""When records arrive."""
+"""Arrival processes."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -48,7 +48,7 @@ def times(process: Arrivals, start_us: int, end_us: int, seed: int = 1) -> list[
 
 
 @given(processes, windows, st.integers(0, 2**32))
-def test_there_are_as_many_times_as_the_count_says_in_order_and_in_the_window(
+def test_times_are_sorted_inside_the_window_and_as_many_as_counted(
     process: Arrivals, window: tuple[int, int], seed: int
 ) -> None:
     drawn = process.times_in(*window, stream(seed))
@@ -59,7 +59,7 @@ def test_there_are_as_many_times_as_the_count_says_in_order_and_in_the_window(
 
 
 @given(steady, st.lists(st.integers(0, 20 * SECOND), min_size=2), st.integers(0, 10**9))
-def test_what_is_not_random_gives_in_many_windows_what_it_gives_in_one(
+def test_constant_and_trace_do_not_depend_on_the_windows(
     process: Arrivals, cuts: list[int], shift: int
 ) -> None:
     cuts = sorted(cut + shift for cut in cuts)
@@ -68,7 +68,7 @@ def test_what_is_not_random_gives_in_many_windows_what_it_gives_in_one(
 
 
 @given(st.builds(Constant, st.floats(0.1, 900)), st.lists(st.integers(0, 20 * SECOND), min_size=2))
-def test_constant_arrivals_come_at_the_same_times_however_the_windows_lie(
+def test_constant_arrivals_have_the_same_times_in_all_windows(
     process: Constant, cuts: list[int]
 ) -> None:
     cuts.sort()
@@ -77,7 +77,7 @@ def test_constant_arrivals_come_at_the_same_times_however_the_windows_lie(
 
 
 @given(st.fractions(Fraction(1, 10), 900, max_denominator=50), windows)
-def test_constant_arrival_number_k_comes_at_k_divided_by_the_rate(
+def test_constant_arrival_number_k_is_at_k_divided_by_the_rate(
     rate: Fraction, window: tuple[int, int]
 ) -> None:
     first, last = (int(time * rate / SECOND) for time in window)
@@ -86,7 +86,7 @@ def test_constant_arrival_number_k_comes_at_k_divided_by_the_rate(
     assert times(Constant(float(rate)), *window) == expected
 
 
-def test_a_constant_rate_means_the_number_as_written() -> None:
+def test_a_constant_rate_is_the_decimal_number_as_written() -> None:
     assert times(Constant(0.1), 0, 30 * SECOND) == [0, 10 * SECOND, 20 * SECOND]
     assert times(Constant(4), 0, SECOND) == [0, 250_000, 500_000, 750_000]
 
@@ -129,7 +129,7 @@ def test_bursts_come_at_the_start_of_every_period() -> None:
     assert count(bursts, 0, 2 * SECOND) == pytest.approx(10_000, rel=0.03)
 
 
-def test_a_daily_load_swings_from_low_to_peak_and_back() -> None:
+def test_a_daily_load_goes_from_low_to_peak_and_back() -> None:
     daily = Daily(low=10, peak=90, peak_at="14h")
     peak, low = (count(daily, hour * HOUR, (hour + 1) * HOUR) / 3_600 for hour in (13.5, 1.5))
     assert peak == pytest.approx(90, rel=0.02)
@@ -152,7 +152,17 @@ def test_a_day_can_be_short() -> None:
     assert count(quick, 9_500_000, 10_500_000) < 60
 
 
-def test_a_trace_replays_what_was_recorded() -> None:
+def test_a_run_can_start_at_any_hour_of_the_day() -> None:
+    midnight, noon = Daily(10, 90, "14h"), Daily(10, 90, "14h", start_at="12h")
+    assert count(noon, 0, HOUR) == count(midnight, 12 * HOUR, 13 * HOUR)
+    assert count(noon, 20 * HOUR, 21 * HOUR) == count(midnight, 8 * HOUR, 9 * HOUR)
+    peak = count(noon, 1.5 * HOUR, 2.5 * HOUR) / 3_600
+    assert peak == pytest.approx(90, rel=0.02)
+    with pytest.raises(wt.errors.BadValueError, match="start_at = 'noon': expected seconds"):
+        Daily(1, 3, start_at="noon")
+
+
+def test_a_trace_replays_its_times() -> None:
     recorded = trace([0.5, 0.25, 2, 0.5])
     assert times(recorded, 0, 10 * SECOND) == [250_000, 500_000, 500_000, 2_000_000]
     assert times(recorded, 500_000, 2_000_000) == [500_000, 500_000]
@@ -182,10 +192,10 @@ def test_a_trace_can_be_a_file(tmp_path: Path) -> None:
         ("1,1.5\n", r"load.csv, line 1: time 1, count 1.5: expected .* a whole number of records"),
     ],
 )
-def test_a_bad_line_of_a_trace_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_line_of_a_trace_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "load.csv"
     path.write_text(text)
-    with pytest.raises(wt.BadValueError, match=message):
+    with pytest.raises(wt.errors.BadValueError, match=message):
         trace(path)
 
 
@@ -200,12 +210,12 @@ def test_a_bad_line_of_a_trace_is_named(tmp_path: Path, text: str, message: str)
         (5, "trace: expected times"),
     ],
 )
-def test_a_bad_row_of_a_trace_is_named(rows: Any, message: str) -> None:
-    with pytest.raises(wt.BadValueError, match=message):
+def test_an_invalid_row_of_a_trace_is_named(rows: Any, message: str) -> None:
+    with pytest.raises(wt.errors.BadValueError, match=message):
         trace(rows)
 
 
-def test_a_changed_rate_changes_every_process() -> None:
+def test_every_process_can_be_scaled() -> None:
     changed = {
         Constant(10): Constant(25),
         Poisson(10): Poisson(25),
@@ -219,7 +229,7 @@ def test_a_changed_rate_changes_every_process() -> None:
     assert recorded.scaled(2).scaled(0.5) == recorded
 
 
-def test_a_rate_of_zero_is_silence() -> None:
+def test_a_rate_of_zero_gives_no_arrivals() -> None:
     for process in (
         Constant(0),
         Poisson(0),
@@ -231,7 +241,7 @@ def test_a_rate_of_zero_is_silence() -> None:
         assert times(process, 0, HOUR) == []
 
 
-def test_a_random_process_draws_from_the_stream_alone() -> None:
+def test_a_random_process_draws_only_from_its_stream() -> None:
     for process in (Poisson(500), Bursts(9, 500, 3, 1), Daily(5, 900)):
         first, again, other = (times(process, 0, SECOND, seed) for seed in (1, 1, 2))
         assert first == again != other
@@ -256,6 +266,6 @@ def test_a_random_process_draws_from_the_stream_alone() -> None:
         (lambda: Trace.scaled(trace([1]), float("inf")), "factor = inf: expected zero or more"),
     ],
 )
-def test_an_impossible_load_is_refused_by_name_and_value(make: Any, message: str) -> None:
-    with pytest.raises(wt.BadValueError, match=message):
+def test_an_invalid_load_is_refused_with_name_and_value(make: Any, message: str) -> None:
+    with pytest.raises(wt.errors.BadValueError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""The assignors: their laws on random groups, brute force on small ones, and kafka-python."""
+"""Assignors: invariants on random groups, brute force on small ones, and kafka-python."""
 
 import os
 import subprocess
@@ -22,8 +22,8 @@ from wavetank.model.topics import TopicPartition, partitions_of
 from wavetank.strategies.assignment import (
     ASSIGNORS,
     Assignment,
+    AssignmentMember,
     Assignor,
-    Member,
     cooperative,
     cooperative_sticky_assignor,
     range_assignor,
@@ -45,16 +45,16 @@ EAGER = [range_assignor, roundrobin_assignor, sticky_assignor]
 
 @attrs.frozen
 class Group:
-    """What an assignor is given."""
+    """The arguments of an assignor."""
 
-    members: list[Member]
+    members: list[AssignmentMember]
     partitions: dict[str, int]
 
     def by(self, assign: Assignor) -> dict[str, tuple[TopicPartition, ...]]:
         return {name: tuple(share) for name, share in assign(self.members, self.partitions).items()}
 
     def after(self, assignment: Mapping[str, Sequence[TopicPartition]]) -> "Group":
-        """The same group when its members have got this."""
+        """Return the same group after its members got an assignment."""
         generation = max((member.generation for member in self.members), default=0) + 1
         members = [
             attrs.evolve(member, owned=tuple(assignment.get(member.id, ())), generation=generation)
@@ -70,7 +70,7 @@ class Group:
         return [tp for tp in everything if self.subscribers(tp)]
 
     def owner(self, tp: TopicPartition) -> str | None:
-        """Whose claim is the only one of the latest generation that has any."""
+        """Return the member whose claim is the only one of the latest generation with a claim."""
         claims = [member for member in self.members if tp in member.owned]
         latest = [m for m in claims if m.generation == max(m.generation for m in claims)]
         return latest[0].id if len(latest) == 1 else None
@@ -88,7 +88,7 @@ def random_group(
     partitions: int = 12,
     claims: float = 0.6,
 ) -> Group:
-    """A group of at most so many, with owners who contradict each other or are out of date."""
+    """Draw a group, with claims to partitions that contradict each other or are out of date."""
     counts = {f"t{i}": random.randint(0, partitions) for i in range(random.randint(0, topics))}
     names = [*counts, "not-there"]
     same = random.sample(names, random.randint(1, len(names)))
@@ -97,7 +97,7 @@ def random_group(
         known, count = (same, len(same)) if equal else (names, random.randint(0, len(names)))
         instance = f"i{random.randint(0, 9)}{i}" if random.random() < 0.3 else None
         topics_of_it = tuple(random.sample(known, count))
-        group.append(Member(f"m{i}", topics_of_it, (), instance, random.randint(-1, 2)))
+        group.append(AssignmentMember(f"m{i}", topics_of_it, (), instance, random.randint(-1, 2)))
     owned: dict[str, list[TopicPartition]] = {member.id: [] for member in group}
     for topic, count in [*counts.items(), ("gone", 3)]:
         for tp in partitions_of(topic, count + 1):
@@ -127,14 +127,14 @@ def owner_in(assignment: Mapping[str, Sequence[TopicPartition]]) -> dict[TopicPa
 
 
 def lost(group: Group, assignment: Assignment) -> list[TopicPartition]:
-    """What its owner, though it subscribes to it, does not keep."""
+    """List partitions that their owners do not keep, though they subscribe to them."""
     owners = {tp: group.owner(tp) for tp in group.wanted()}
     now = owner_in(assignment)
     return [tp for tp, o in owners.items() if o in group.subscribers(tp) and now[tp] != o]
 
 
 def unlike(assignment: Assignment, group: Group) -> tuple[int, int]:
-    """What `sticky` makes least: squared loads and twice the lost, then squared loads alone."""
+    """Return what `sticky` minimises: squared loads plus twice the lost, then squared loads."""
     squares = sum(load * load for load in loads(assignment))
     return squares + 2 * len(lost(group, assignment)), squares
 
@@ -147,22 +147,22 @@ def every_assignment(group: Group) -> Iterator[Assignment]:
 
 
 def simple(members: str, **partitions: int) -> Group:
-    """A group without a past; members are letters."""
-    return Group([Member(name, tuple(partitions)) for name in members], partitions)
+    """Make a group without owned partitions; its members are letters."""
+    return Group([AssignmentMember(name, tuple(partitions)) for name in members], partitions)
 
 
 def texts(assignment: Assignment) -> dict[str, str]:
     return {name: " ".join(map(str, share)) for name, share in assignment.items()}
 
 
-def test_a_partition_reads_as_its_topic_and_number_and_sorts_by_both() -> None:
+def test_a_partition_prints_as_topic_and_number_and_sorts_by_both() -> None:
     assert str(TopicPartition("orders", 3)) == "orders-3"
     assert TopicPartition("a", 10) > TopicPartition("a", 9) > TopicPartition("Z", 11)
     assert partitions_of("t", 2) == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert all(type(tp) is TopicPartition for tp in partitions_of("t", 2))
 
 
-# All of them
+# All assignors
 
 
 @given(any_group)
@@ -181,7 +181,7 @@ def test_each_partition_goes_to_one_member_that_subscribes_to_it(
 
 @given(any_group, st.randoms(use_true_random=False))
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_the_order_of_members_and_topics_means_nothing(
+def test_the_order_of_members_and_topics_does_not_matter(
     name: str, group: Group, random: Random
 ) -> None:
     assign = ASSIGNORS[name].function
@@ -192,23 +192,25 @@ def test_the_order_of_members_and_topics_means_nothing(
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_a_group_of_nobody_or_for_nothing_is_no_special_case(name: str) -> None:
+def test_a_group_without_members_or_partitions_gets_an_assignment(name: str) -> None:
     assign = ASSIGNORS[name].function
     assert assign([], {"t": 3}) == {}
-    assert assign([Member("a", ("t",))], {}) == {"a": ()}
-    assert assign([Member("a", ()), Member("b", ("t",))], {"t": 1})["a"] == ()
+    assert assign([AssignmentMember("a", ("t",))], {}) == {"a": ()}
+    assert assign([AssignmentMember("a", ()), AssignmentMember("b", ("t",))], {"t": 1})["a"] == ()
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 def test_a_thousand_members_share_ten_thousand_partitions(name: str) -> None:
     partitions = {f"t{i:02}": 500 for i in range(20)}
-    group = Group([Member(f"m{i:04}", tuple(partitions)) for i in range(1000)], partitions)
+    group = Group(
+        [AssignmentMember(f"m{i:04}", tuple(partitions)) for i in range(1000)], partitions
+    )
     assignment = group.by(ASSIGNORS[name].function)
     assert len(owner_in(assignment)) == sum(loads(assignment)) == 10_000
     assert name == "range" or set(loads(assignment)) == {10}
 
 
-def test_the_hash_seed_of_python_means_nothing() -> None:
+def test_the_result_does_not_depend_on_the_hash_seed() -> None:
     program = (
         "from random import Random\n"
         "from test_assignment import ASSIGNORS, random_group\n"
@@ -242,14 +244,14 @@ def test_seven_partitions_over_three_members_are_three_two_and_two() -> None:
     }
 
 
-def test_range_gives_the_same_member_the_same_partitions_of_like_topics() -> None:
+def test_range_gives_a_member_the_same_partitions_of_topics_with_equal_counts() -> None:
     assignment = simple("abc", orders=7, payments=7).by(range_assignor)
     for share in assignment.values():
         assert set(Counter(tp.partition for tp in share).values()) == {2}
 
 
 @given(any_group)
-def test_range_cuts_each_topic_into_even_ranges(group: Group) -> None:
+def test_range_divides_each_topic_into_even_ranges(group: Group) -> None:
     assignment = group.by(range_assignor)
     for topic in {tp.topic for tp in group.wanted()}:
         parts = [[tp.partition for tp in s if tp.topic == topic] for s in assignment.values()]
@@ -263,7 +265,7 @@ def test_range_cuts_each_topic_into_even_ranges(group: Group) -> None:
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_round_robin_deals_like_cards() -> None:
+def test_round_robin_assigns_partitions_in_turn() -> None:
     assert texts(simple("abc", t=4, u=3).by(roundrobin_assignor)) == {
         "a": "t-0 t-3 u-2",
         "b": "t-1 u-0",
@@ -272,7 +274,7 @@ def test_round_robin_deals_like_cards() -> None:
 
 
 @given(any_group)
-def test_round_robin_passes_over_who_does_not_subscribe(group: Group) -> None:
+def test_round_robin_skips_members_that_do_not_subscribe(group: Group) -> None:
     assignment = group.by(roundrobin_assignor)
     dealt: dict[str, list[TopicPartition]] = {member: [] for member in assignment}
     turns = cycle(assignment)
@@ -284,9 +286,9 @@ def test_round_robin_passes_over_who_does_not_subscribe(group: Group) -> None:
 
 def test_static_members_come_first_by_their_instance_id() -> None:
     members = [
-        Member("a", ("t",)),
-        Member("b", ("t",), instance_id="z"),
-        Member("c", ("t",), instance_id="y"),
+        AssignmentMember("a", ("t",)),
+        AssignmentMember("b", ("t",), instance_id="z"),
+        AssignmentMember("c", ("t",), instance_id="y"),
     ]
     assert list(range_assignor(members, {"t": 3})) == ["c", "b", "a"]
 
@@ -298,13 +300,13 @@ def test_static_members_come_first_by_their_instance_id() -> None:
         (roundrobin_assignor, RoundRobinPartitionAssignor),
     ],
 )
-def test_thousands_of_random_groups_get_what_kafka_python_gives_them(
+def test_thousands_of_random_groups_get_the_same_assignment_from_kafka_python(
     ours: Assignor, theirs: Any
 ) -> None:
-    """Its members come with the static ones first: else it forgets some of them.
+    """Static members come first, because kafka-python loses some of them in another order.
 
-    Kafka itself takes them in any order. And where somebody does not subscribe to a topic,
-    kafka-python's round robin often has no answer but a KeyError.
+    Kafka itself accepts any order. If a member does not subscribe to every topic, kafka-python's
+    round robin often raises a KeyError; such groups are skipped.
     """
     answers = 0
     for seed in range(3_000):
@@ -332,7 +334,7 @@ def test_thousands_of_random_groups_get_what_kafka_python_gives_them(
 # Sticky
 
 
-def test_sticky_does_what_its_docstring_says() -> None:
+def test_sticky_gives_the_assignments_of_its_docstring() -> None:
     group = simple("abc", t0=2, t1=2, t2=2, t3=2)
     first = group.by(sticky_assignor)
     assert first == group.by(roundrobin_assignor)
@@ -344,8 +346,12 @@ def test_sticky_does_what_its_docstring_says() -> None:
     }
 
 
-def test_sticky_is_more_even_than_a_round_robin_under_kafkas_mixed_example() -> None:
-    members = [Member("a", ("t0",)), Member("b", ("t0", "t1")), Member("c", ("t0", "t1", "t2"))]
+def test_sticky_is_more_even_than_round_robin_on_kafkas_example_of_mixed_subscriptions() -> None:
+    members = [
+        AssignmentMember("a", ("t0",)),
+        AssignmentMember("b", ("t0", "t1")),
+        AssignmentMember("c", ("t0", "t1", "t2")),
+    ]
     group = Group(members, {"t0": 1, "t1": 2, "t2": 3})
     first = group.by(sticky_assignor)
     assert texts(first) == {"a": "t0-0", "b": "t1-0 t1-1", "c": "t2-0 t2-1 t2-2"}
@@ -355,14 +361,14 @@ def test_sticky_is_more_even_than_a_round_robin_under_kafkas_mixed_example() -> 
 
 @given(groups(equal=True))
 @many
-def test_sticky_loads_differ_by_one_at_most_under_equal_subscriptions(group: Group) -> None:
+def test_sticky_loads_differ_by_at_most_one_with_equal_subscriptions(group: Group) -> None:
     sizes = loads(group.by(sticky_assignor))
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(groups(equal=False))
 @many
-def test_no_partition_could_go_to_a_subscriber_that_has_two_fewer(group: Group) -> None:
+def test_sticky_leaves_no_subscriber_with_two_fewer_than_an_owner(group: Group) -> None:
     assignment = group.by(sticky_assignor)
     for tp, owner in owner_in(assignment).items():
         least = min(len(assignment[member]) for member in group.subscribers(tp))
@@ -374,7 +380,7 @@ small = {"members": 3, "topics": 3, "partitions": 3, "claims": 0.8}
 
 @given(groups(equal=True, **small))
 @settings(max_examples=50)
-def test_no_other_even_assignment_moves_fewer_partitions(group: Group) -> None:
+def test_no_other_balanced_assignment_moves_fewer_partitions(group: Group) -> None:
     least = min(
         len(lost(group, other))
         for other in every_assignment(group)
@@ -385,7 +391,7 @@ def test_no_other_even_assignment_moves_fewer_partitions(group: Group) -> None:
 
 @given(groups(equal=False, **small))
 @settings(max_examples=50)
-def test_no_other_assignment_of_a_mixed_group_has_a_better_balance_of_even_and_moved(
+def test_no_other_assignment_of_a_mixed_group_has_a_lower_cost(
     group: Group,
 ) -> None:
     best = min(unlike(other, group) for other in every_assignment(group))
@@ -393,7 +399,7 @@ def test_no_other_assignment_of_a_mixed_group_has_a_better_balance_of_even_and_m
 
 
 def random_pools(random: Random, members: int, pools: int, size: int) -> list[Pool]:
-    """Pools in which some of the partitions are owned, often all by the same member."""
+    """Draw pools with some owned partitions, often all of one member."""
     result = []
     for _ in range(random.randint(2, pools)):
         subscribers = sorted(random.sample(range(members), random.randint(1, members)))
@@ -412,7 +418,7 @@ def cost_of(loads: Sequence[int], moves: int) -> tuple[int, int]:
 
 
 def least_cost(pools: list[Pool], members: int) -> tuple[int, int]:
-    """What the best shares cost, by going through all that there are, pool by pool."""
+    """Return the lowest cost of all possible shares, by trying each, pool by pool."""
     fewest_moves = {(0,) * members: 0}
     for pool in pools:
         so_far, fewest_moves = fewest_moves, {}
@@ -431,7 +437,7 @@ def least_cost(pools: list[Pool], members: int) -> tuple[int, int]:
 
 @given(seeds)
 @many
-def test_no_other_shares_of_some_pools_cost_less(seed: int) -> None:
+def test_no_other_shares_have_a_lower_cost(seed: int) -> None:
     members = 4
     pools = random_pools(Random(seed), members, pools=4, size=4)
     result = shares(pools)
@@ -444,13 +450,13 @@ def test_no_other_shares_of_some_pools_cost_less(seed: int) -> None:
     assert cost_of(loads, moves) == least_cost(pools, members)
 
 
-def test_a_chain_of_two_moves_is_made_for_a_gap_of_three_but_not_of_two() -> None:
+def test_a_chain_of_two_moves_is_made_for_a_difference_of_three_but_not_of_two() -> None:
     def loads_after(*owned: int) -> list[int]:
-        """Of three members who own so many, when partitions can only go from a to b and b to c."""
+        """Return the loads of three members if partitions can move only from a to b and b to c."""
         partitions = dict(zip(("ab", "bc", "c"), owned, strict=True))
         subscribed = {"a": ("ab",), "b": ("ab", "bc"), "c": ("bc", "c")}
         members = [
-            Member(name, topics, tuple(partitions_of(topic, partitions[topic])))
+            AssignmentMember(name, topics, tuple(partitions_of(topic, partitions[topic])))
             for (name, topics), topic in zip(subscribed.items(), partitions, strict=True)
         ]
         return loads(Group(members, partitions).by(sticky_assignor))
@@ -461,13 +467,15 @@ def test_a_chain_of_two_moves_is_made_for_a_gap_of_three_but_not_of_two() -> Non
 
 @given(any_group)
 @many
-def test_sticky_leaves_alone_what_it_made(group: Group) -> None:
+def test_sticky_keeps_its_own_assignment(group: Group) -> None:
     assignment = group.by(sticky_assignor)
     assert group.after(assignment).by(sticky_assignor) == assignment
 
 
 @given(groups(equal=True), st.data())
-def test_who_stays_keeps_everything_when_others_leave(group: Group, data: st.DataObject) -> None:
+def test_remaining_members_keep_all_partitions_when_others_leave(
+    group: Group, data: st.DataObject
+) -> None:
     before = group.by(sticky_assignor)
     stay = data.draw(st.integers(1, len(group.members)))
     now = attrs.evolve(group.after(before), members=group.after(before).members[:stay])
@@ -476,10 +484,10 @@ def test_who_stays_keeps_everything_when_others_leave(group: Group, data: st.Dat
 
 
 @given(groups(equal=True), st.integers(1, 5))
-def test_only_newcomers_gain_when_some_come(group: Group, count: int) -> None:
+def test_only_new_members_gain_partitions_when_some_join(group: Group, count: int) -> None:
     before = group.by(sticky_assignor)
     topics = group.members[0].topics
-    new = [Member(f"new{i}", topics) for i in range(count)]
+    new = [AssignmentMember(f"new{i}", topics) for i in range(count)]
     members = group.after(before).members + new
     after = attrs.evolve(group, members=members).by(sticky_assignor)
     assert all(set(after[member]) <= set(before[member]) for member in before)
@@ -488,21 +496,24 @@ def test_only_newcomers_gain_when_some_come(group: Group, count: int) -> None:
 def test_a_claim_of_an_earlier_generation_loses() -> None:
     (tp,) = partitions_of("t", 1)
     for late in ("a", "b"):
-        members = [Member(m, ("t",), (tp,), generation=4 + (m == late)) for m in "ab"]
+        members = [AssignmentMember(m, ("t",), (tp,), generation=4 + (m == late)) for m in "ab"]
         assert sticky_assignor(members, {"t": 1})[late] == (tp,)
 
 
-def test_an_old_claim_stands_while_nobody_else_makes_a_later_one() -> None:
+def test_an_old_claim_counts_when_there_is_no_later_one() -> None:
     one, two = partitions_of("t", 2)
-    members = [Member("a", ("t",), (two,), generation=1), Member("b", ("t",), (one,), generation=9)]
+    members = [
+        AssignmentMember("a", ("t",), (two,), generation=1),
+        AssignmentMember("b", ("t",), (one,), generation=9),
+    ]
     assert sticky_assignor(members, {"t": 2}) == {"a": (two,), "b": (one,)}
 
 
-def test_mixed_subscriptions_of_a_thousand_members_are_no_problem() -> None:
+def test_a_thousand_members_with_mixed_subscriptions_get_an_assignment() -> None:
     random = Random(5)
     partitions = {f"t{i:02}": 500 for i in range(20)}
     topics = list(partitions)
-    members = [Member(f"m{i}", tuple(random.sample(topics, 10))) for i in range(1000)]
+    members = [AssignmentMember(f"m{i}", tuple(random.sample(topics, 10))) for i in range(1000)]
     group = Group(members, partitions)
     fresh = group.by(sticky_assignor)
     assert set(loads(fresh)) == {10}
@@ -517,7 +528,7 @@ def test_mixed_subscriptions_of_a_thousand_members_are_no_problem() -> None:
 
 @given(any_group)
 @many
-def test_what_moves_is_withheld_and_nothing_else(group: Group) -> None:
+def test_exactly_the_partitions_that_move_are_withheld(group: Group) -> None:
     target, now = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
     given_now, wanted = owner_in(now), owner_in(target)
     for tp, member in wanted.items():
@@ -529,7 +540,7 @@ def test_what_moves_is_withheld_and_nothing_else(group: Group) -> None:
 
 @given(any_group)
 @many
-def test_nobody_loses_in_a_cooperative_round_what_it_will_keep(group: Group) -> None:
+def test_a_member_never_loses_a_partition_it_will_keep(group: Group) -> None:
     target, now = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
     for member in group.members:
         keeps = [tp for tp in member.owned if group.owner(tp) == member.id]
@@ -538,7 +549,7 @@ def test_nobody_loses_in_a_cooperative_round_what_it_will_keep(group: Group) -> 
 
 @given(any_group)
 @many
-def test_the_second_cooperative_round_hands_over_what_the_first_withheld(group: Group) -> None:
+def test_the_second_cooperative_round_assigns_what_the_first_withheld(group: Group) -> None:
     target, first = group.by(sticky_assignor), group.by(cooperative_sticky_assignor)
     second = group.after(first).by(cooperative_sticky_assignor)
     assert all(set(first[member]) <= set(second[member]) for member in first)
@@ -550,7 +561,7 @@ def test_the_second_cooperative_round_hands_over_what_the_first_withheld(group: 
 
 @given(groups(equal=True))
 @many
-def test_under_equal_subscriptions_two_cooperative_rounds_do_what_one_eager_does(
+def test_with_equal_subscriptions_two_cooperative_rounds_equal_one_eager_round(
     group: Group,
 ) -> None:
     first = group.by(cooperative_sticky_assignor)
@@ -567,13 +578,16 @@ def test_any_assignor_can_be_made_cooperative(assign: Assignor, group: Group) ->
     assert second == group.after(second).by(assign)
 
 
-def test_what_two_members_claim_is_withheld_from_both() -> None:
+def test_a_partition_claimed_by_two_members_is_withheld_from_both() -> None:
     one, two = partitions_of("t", 2)
-    members = [Member("a", ("t",), (one, two), generation=3), Member("b", ("t",), (two,), None, 3)]
+    members = [
+        AssignmentMember("a", ("t",), (one, two), generation=3),
+        AssignmentMember("b", ("t",), (two,), None, 3),
+    ]
     assert cooperative_sticky_assignor(members, {"t": 2}) == {"a": (one,), "b": ()}
 
 
-# Choosing one
+# Choosing an assignor
 
 
 def test_assignors_have_kafkas_names() -> None:
@@ -587,8 +601,8 @@ def test_assignors_have_kafkas_names() -> None:
     assert not resolve("sticky").custom
 
 
-def test_a_users_function_is_eager_unless_it_says_otherwise() -> None:
-    def mine(members: Sequence[Member], partitions: Mapping[str, int], /) -> Assignment:
+def test_a_users_function_is_eager_unless_it_declares_cooperative() -> None:
+    def mine(members: Sequence[AssignmentMember], partitions: Mapping[str, int], /) -> Assignment:
         return range_assignor(members, partitions)
 
     chosen = resolve(mine)
@@ -607,7 +621,7 @@ def test_a_users_function_is_eager_unless_it_says_otherwise() -> None:
         resolve(mine)
 
 
-def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+def test_an_unknown_name_is_refused_with_the_most_similar_one() -> None:
     with pytest.raises(UnknownNameError, match="'stiky': did you mean 'sticky'"):
         resolve("stiky")
     wrong: Any = 3
@@ -621,32 +635,32 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 @pytest.mark.parametrize(
     ("assignment", "complaint"),
     [
-        ({"a": [T0, T1], "b": [T1, U0]}, "'b': 'a' is given t-1, too"),
-        ({"a": [T0, T0, T1], "b": [U0]}, "'a': 'a' is given t-0, too"),
+        ({"a": [T0, T1], "b": [T1, U0]}, "'b': t-1 is also assigned to 'a'"),
+        ({"a": [T0, T0, T1], "b": [U0]}, "'a': t-0 is also assigned to 'a'"),
         ({"a": [T0, T1, U0], "b": []}, "'a': it does not subscribe to 'u'"),
         ({"a": [T0, T1], "b": [U0], "c": []}, "'c': the group has no such member"),
-        ({"a": [T0, T1]}, "'b': it is missing"),
-        ({"a": [T0], "b": [U0]}, "t-1 is left out"),
+        ({"a": [T0, T1]}, "'b': missing"),
+        ({"a": [T0], "b": [U0]}, "t-1 is missing"),
         ({"a": [T0, T1, TopicPartition("t", 2)], "b": [U0]}, "'a': there is no partition t-2"),
         ({"a": [T0, T1, TopicPartition("v", 0)], "b": [U0]}, "'a': there is no partition v-0"),
         ({"a": {T0, T1}, "b": [U0]}, "'a' = .*: expected a list or tuple"),
-        ({"a": [T0, "t-1"], "b": [U0]}, "'a': 't-1' is no TopicPartition"),
+        ({"a": [T0, "t-1"], "b": [U0]}, "'a': 't-1' is not a TopicPartition"),
         ([T0, T1], "expected a dict"),
         (None, "expected a dict"),
     ],
 )
-def test_an_assignment_that_makes_no_sense_is_refused(assignment: Any, complaint: str) -> None:
-    members = [Member("a", ("t",)), Member("b", ("t", "u"))]
+def test_an_invalid_assignment_is_refused(assignment: Any, complaint: str) -> None:
+    members = [AssignmentMember("a", ("t",)), AssignmentMember("b", ("t", "u"))]
     with pytest.raises(BadValueError, match=complaint):
         validate(assignment, members, {"t": 2, "u": 1})
 
 
-def test_a_cooperative_assignment_withholds_what_is_owned_and_nothing_else() -> None:
-    members = [Member("a", ("t",), (T0,)), Member("b", ("t",))]
+def test_a_cooperative_assignment_may_withhold_only_owned_partitions() -> None:
+    members = [AssignmentMember("a", ("t",), (T0,)), AssignmentMember("b", ("t",))]
     validate({"a": [], "b": [T1]}, members, {"t": 2}, "cooperative")
-    with pytest.raises(BadValueError, match="t-1 is left out"):
+    with pytest.raises(BadValueError, match="t-1 is missing"):
         validate({"a": [T0], "b": []}, members, {"t": 2}, "cooperative")
     with pytest.raises(BadValueError, match="'b': another member still owns t-0"):
         validate({"a": [T1], "b": [T0]}, members, {"t": 2}, "cooperative")
-    with pytest.raises(BadValueError, match="t-0 is left out"):
+    with pytest.raises(BadValueError, match="t-0 is missing"):
         validate({"a": [], "b": [T1]}, members, {"t": 2})

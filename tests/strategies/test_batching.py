@@ -1,10 +1,10 @@
-"""Batches cut to size."""
+"""Cutting batches that are too large."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavetank.model.batch import Batch
+from wavetank.model.log.batch import Batch
 from wavetank.strategies.batching import cut
 
 sizes = st.one_of(
@@ -14,7 +14,7 @@ sizes = st.one_of(
 
 
 @given(sizes, st.integers(1, 30), st.integers(1, 120))
-def test_pieces_are_whole_in_order_and_as_large_as_allowed(
+def test_pieces_hold_all_records_in_order_and_are_as_large_as_allowed(
     column: int | np.ndarray, count: int, max_bytes: int
 ) -> None:
     count = count if isinstance(column, int) else len(column)

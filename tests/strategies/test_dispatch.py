@@ -1,4 +1,4 @@
-"""Who gets which records: the ways of delivering against plain loops, over cursors with a past."""
+"""The dispatch strategies, checked with plain loops on cursors with a random history."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from wavetank.model.cursor import AVAILABLE, CONDEMNED, FLYING, SLOTS, WAITING, Cursor
-from wavetank.model.spans import runs
+from wavetank.model.log.cursor import ACQUIRED, ARCHIVING, AVAILABLE, BACKOFF, SLOTS, Cursor
+from wavetank.model.log.offset_ranges import ranges_of
 from wavetank.strategies.dispatch import Portions, by_key, in_order, in_turn
 from wavetank.strategies.routing import Owners
 
@@ -20,11 +20,11 @@ BEGIN = 40
 brute_force = settings(max_examples=100, phases=set(Phase) - {Phase.explain})
 
 
-# Cursors with a past
+# Cursors with a history
 
 
 class Step(NamedTuple):
-    """Something that happens to a cursor, in numbers that mean something whatever its state."""
+    """A step of a history, in numbers that can be applied to a cursor in any state."""
 
     kind: str
     member: str
@@ -52,13 +52,13 @@ LOOK_AT_SOME = Step("look_at", "a", 0, 25, 37, 0)
 
 
 @attrs.define
-class Past:
-    """A cursor that has lived, and what is known of its records one by one."""
+class History:
+    """A cursor after a random history, with the slot and the last holder of each record."""
 
     cursor: Cursor
     slots: dict[int, int] = attrs.Factory(dict)
     given_to: dict[int, str] = attrs.Factory(dict)
-    """To whom each record went the last time."""
+    """The member that acquired each record last."""
     now_us: int = 0
 
     def window(self) -> range:
@@ -69,16 +69,16 @@ class Past:
         return [offset for offset in self.window() if self.cursor.state(offset) in states]
 
     def holders(self) -> dict[int, str]:
-        """Who has records of each slot in flight: one member at most."""
-        flying = self.in_state(FLYING)
-        pairs = {(self.slots[offset], self.given_to[offset]) for offset in flying}
+        """Return the member, at most one, that has acquired records of each slot."""
+        acquired = self.in_state(ACQUIRED)
+        pairs = {(self.slots[offset], self.given_to[offset]) for offset in acquired}
         assert not self.cursor.keyed or len(dict(pairs)) == len(pairs)
         return dict(pairs)
 
     def blocked_slots(self) -> set[int]:
-        return {self.slots[offset] for offset in self.in_state(WAITING, CONDEMNED)}
+        return {self.slots[offset] for offset in self.in_state(BACKOFF, ARCHIVING)}
 
-    def live(self, step: Step) -> None:
+    def apply(self, step: Step) -> None:
         cursor, start = self.cursor, BEGIN + step.first
         span = start, start + step.count
         self.now_us += 1
@@ -95,17 +95,17 @@ class Past:
             case "expire":
                 cursor.expire(then_us)
             case "lose":
-                cursor.lose(step.member, self.now_us)
+                cursor.remove_member(step.member, self.now_us)
 
     def look_at(self, step: Step) -> None:
         first = self.cursor.next
         slots = [SOME_SLOTS[step.pattern * index % 7 % 6] for index in range(step.count)]
         self.slots |= {first + index: slot for index, slot in enumerate(slots)}
         keyed = np.array(slots, np.uint16) if self.cursor.keyed else None
-        self.cursor.look_at(first + step.count, keyed)
+        self.cursor.extend(first + step.count, keyed)
 
     def give(self, step: Step, deadline_us: int) -> None:
-        """Give some of what is available; where there are keys, of slots that nobody else has."""
+        """Give out available records; with keys, only of slots that no other member holds."""
         held = self.holders() if self.cursor.keyed else {}
         wanted = [
             offset
@@ -114,24 +114,24 @@ class Past:
             and held.get(self.slots[offset], step.member) == step.member
         ]
         if wanted:
-            self.cursor.give(step.member, np.array(wanted), deadline_us)
+            self.cursor.acquire(step.member, np.array(wanted), deadline_us)
             self.given_to |= dict.fromkeys(wanted, step.member)
 
 
-def past_of(steps: list[Step], max_deliveries: int, *, keyed: bool) -> Past:
-    past = Past(Cursor(max_deliveries, keyed=keyed))
-    past.cursor.begin(BEGIN)
+def history_of(steps: list[Step], max_deliveries: int, *, keyed: bool) -> History:
+    history = History(Cursor(max_deliveries, keyed=keyed))
+    history.cursor.begin(BEGIN)
     for step in [LOOK_AT_SOME, *steps]:
-        past.live(step)
-    return past
+        history.apply(step)
+    return history
 
 
-def pasts(*, keyed: bool = False) -> st.SearchStrategy[Past]:
-    return st.builds(past_of, STEPS, st.sampled_from([0, 1, 2, 3]), keyed=st.just(keyed))
+def histories(*, keyed: bool = False) -> st.SearchStrategy[History]:
+    return st.builds(history_of, STEPS, st.sampled_from([0, 1, 2, 3]), keyed=st.just(keyed))
 
 
 def credits_of(members: list[str]) -> st.SearchStrategy[dict[str, int]]:
-    """Credit for some members, each of whom has some, in any order of their turns."""
+    """Draw credits of at least 1 for some members, in any order of turns."""
     turns = st.permutations(members).flatmap(
         lambda each: st.integers(1, len(each)).map(lambda count: each[:count])
     )
@@ -140,7 +140,7 @@ def credits_of(members: list[str]) -> st.SearchStrategy[dict[str, int]]:
 
 
 def owners_of(members: int) -> st.SearchStrategy[Owners]:
-    """Any owners of those slots that have records."""
+    """Draw owners for the slots that have records."""
 
     def owners(chosen: list[int]) -> Owners:
         array = np.zeros(SLOTS, np.int16)
@@ -152,7 +152,7 @@ def owners_of(members: int) -> st.SearchStrategy[Owners]:
 
 
 def listed(portions: Portions) -> dict[str, list[int]]:
-    """What each member gets; nobody is named twice or for nothing, and nothing is given twice."""
+    """List each member's records; check that no member and no record occurs twice."""
     result = {member: offsets.tolist() for member, offsets in portions}
     assert len(result) == len(portions)
     assert all(result.values())
@@ -164,10 +164,10 @@ def listed(portions: Portions) -> dict[str, list[int]]:
 
 
 def can_be_given(cursor: Cursor, portions: Portions) -> None:
-    """A cursor takes portions as they are, one after the other."""
+    """Check that a cursor accepts the portions one after the other."""
     before = cursor.available
     for member, offsets in portions:
-        cursor.give(member, offsets, 10**12)
+        cursor.acquire(member, offsets, 10**12)
     assert cursor.available == before - sum(len(offsets) for _, offsets in portions)
 
 
@@ -175,59 +175,59 @@ def can_be_given(cursor: Cursor, portions: Portions) -> None:
 
 
 @brute_force
-@given(pasts(), st.integers(1, 60))
-def test_in_order_gives_what_comes_before_all_that_must_wait_as_far_as_the_credit_goes(
-    past: Past, credit: int
+@given(histories(), st.integers(1, 60))
+def test_in_order_gives_records_before_the_first_blocked_one_up_to_the_credit(
+    history: History, credit: int
 ) -> None:
-    portions = in_order(past.cursor, {"a": credit})
-    stop = min(past.in_state(WAITING, CONDEMNED), default=past.cursor.next)
-    expected = [offset for offset in past.in_state(AVAILABLE) if offset < stop][:credit]
+    portions = in_order(history.cursor, {"a": credit})
+    stop = min(history.in_state(BACKOFF, ARCHIVING), default=history.cursor.next)
+    expected = [offset for offset in history.in_state(AVAILABLE) if offset < stop][:credit]
     assert listed(portions) == ({"a": expected} if expected else {})
-    can_be_given(past.cursor, portions)
+    can_be_given(history.cursor, portions)
 
 
 # In turn
 
 
 @brute_force
-@given(pasts(), credits_of(MEMBERS))
-def test_in_turn_gives_the_first_records_there_are_as_far_as_all_credit_goes(
-    past: Past, credits: dict[str, int]
+@given(histories(), credits_of(MEMBERS))
+def test_in_turn_gives_the_first_available_records_up_to_the_sum_of_credits(
+    history: History, credits: dict[str, int]
 ) -> None:
-    portions = in_turn(past.cursor, credits)
+    portions = in_turn(history.cursor, credits)
     shares = listed(portions)
     assert all(len(offsets) <= credits[member] for member, offsets in shares.items())
     given = sorted(offset for offsets in shares.values() for offset in offsets)
-    assert given == past.in_state(AVAILABLE)[: sum(credits.values())]
-    can_be_given(past.cursor, portions)
+    assert given == history.in_state(AVAILABLE)[: sum(credits.values())]
+    can_be_given(history.cursor, portions)
 
 
 @brute_force
-@given(pasts(), credits_of(MEMBERS))
-def test_in_turn_nobody_gets_two_records_less_than_another_unless_its_credit_is_spent(
-    past: Past, credits: dict[str, int]
+@given(histories(), credits_of(MEMBERS))
+def test_in_turn_shares_differ_by_at_most_one_unless_a_credit_is_used_up(
+    history: History, credits: dict[str, int]
 ) -> None:
-    shares = listed(in_turn(past.cursor, credits))
+    shares = listed(in_turn(history.cursor, credits))
     counts = {member: len(shares.get(member, ())) for member in credits}
     for member, count in counts.items():
         assert count == credits[member] or count >= max(counts.values()) - 1
 
 
 @brute_force
-@given(pasts(), credits_of(MEMBERS))
-def test_in_turn_records_that_follow_each_other_are_parted_only_where_portions_meet(
-    past: Past, credits: dict[str, int]
+@given(histories(), credits_of(MEMBERS))
+def test_in_turn_splits_consecutive_records_only_between_portions(
+    history: History, credits: dict[str, int]
 ) -> None:
-    portions = in_turn(past.cursor, credits)
+    portions = in_turn(history.cursor, credits)
     given = np.sort(np.concatenate([offsets for _, offsets in portions] or [np.arange(0)]))
-    parted = sum(len(runs(offsets)) for _, offsets in portions)
-    assert parted <= len(runs(given)) + max(0, len(portions) - 1)
+    pieces = sum(len(ranges_of(offsets)) for _, offsets in portions)
+    assert pieces <= len(ranges_of(given)) + max(0, len(portions) - 1)
 
 
-def test_in_turn_the_first_in_turn_is_not_passed_over_when_there_is_little() -> None:
+def test_in_turn_serves_the_first_member_first_when_records_are_few() -> None:
     cursor = Cursor()
     cursor.begin(0)
-    cursor.look_at(1)
+    cursor.extend(1)
     assert listed(in_turn(cursor, {"b": 9, "a": 1, "c": 9})) == {"b": [0]}
 
 
@@ -235,45 +235,45 @@ def test_in_turn_the_first_in_turn_is_not_passed_over_when_there_is_little() -> 
 
 
 @st.composite
-def keyed(draw: st.DrawFn) -> tuple[Past, dict[str, int], Owners, list[str]]:
-    """A cursor with keys, credit for some members, and who owns which slot."""
+def keyed(draw: st.DrawFn) -> tuple[History, dict[str, int], Owners, list[str]]:
+    """Draw a cursor with keys, credits, and the owner of each slot."""
     members = sorted(draw(st.sets(st.sampled_from(MEMBERS), min_size=1)))
     owners = draw(owners_of(len(members)))
-    return draw(pasts(keyed=True)), draw(credits_of(members)), owners, members
+    return draw(histories(keyed=True)), draw(credits_of(members)), owners, members
 
 
 @brute_force
 @given(keyed())
-def test_by_key_a_record_goes_to_the_owner_of_its_slot_alone_and_in_order_within_the_slot(
-    case: tuple[Past, dict[str, int], Owners, list[str]],
+def test_by_key_gives_records_only_to_the_owner_of_their_slot_in_order_within_the_slot(
+    case: tuple[History, dict[str, int], Owners, list[str]],
 ) -> None:
-    past, credits, owners, members = case
-    portions = by_key(past.cursor, credits, owners, members)
-    blocked, holders = past.blocked_slots(), past.holders()
-    available = past.in_state(AVAILABLE)
+    history, credits, owners, members = case
+    portions = by_key(history.cursor, credits, owners, members)
+    blocked, holders = history.blocked_slots(), history.holders()
+    available = history.in_state(AVAILABLE)
     for member, offsets in listed(portions).items():
         assert len(offsets) <= credits[member]
-        for slot in {past.slots[offset] for offset in offsets}:
+        for slot in {history.slots[offset] for offset in offsets}:
             assert members[owners[slot]] == member
             assert holders.get(slot, member) == member
             assert slot not in blocked
-            mine = [offset for offset in offsets if past.slots[offset] == slot]
-            there = [offset for offset in available if past.slots[offset] == slot]
+            mine = [offset for offset in offsets if history.slots[offset] == slot]
+            there = [offset for offset in available if history.slots[offset] == slot]
             assert mine == there[: len(mine)]
-    can_be_given(past.cursor, portions)
+    can_be_given(history.cursor, portions)
 
 
 @brute_force
 @given(keyed())
-def test_by_key_nothing_is_left_that_could_be_given_unless_older_records_took_all_credit(
-    case: tuple[Past, dict[str, int], Owners, list[str]],
+def test_by_key_leaves_a_deliverable_record_only_when_older_records_use_up_the_credit(
+    case: tuple[History, dict[str, int], Owners, list[str]],
 ) -> None:
-    past, credits, owners, members = case
-    shares = listed(by_key(past.cursor, credits, owners, members))
-    blocked, holders = past.blocked_slots(), past.holders()
+    history, credits, owners, members = case
+    shares = listed(by_key(history.cursor, credits, owners, members))
+    blocked, holders = history.blocked_slots(), history.holders()
     given = {offset for offsets in shares.values() for offset in offsets}
-    for offset in set(past.in_state(AVAILABLE)) - given:
-        slot = past.slots[offset]
+    for offset in set(history.in_state(AVAILABLE)) - given:
+        slot = history.slots[offset]
         owner = members[owners[slot]]
         if slot not in blocked and holders.get(slot, owner) == owner:
             older = [other for other in shares.get(owner, ()) if other < offset]

@@ -1,4 +1,4 @@
-"""Which partition a record goes to."""
+"""Partitioners."""
 
 import warnings
 from collections import Counter
@@ -69,7 +69,7 @@ def by_length(key: Any, value: Any, partitions: int) -> int:
 
 
 @given(st.binary())
-def test_the_hash_is_that_of_kafka_python(data: bytes) -> None:
+def test_the_hash_equals_that_of_kafka_python(data: bytes) -> None:
     assert murmur2(data) == kafka_python_murmur2(data)
 
 
@@ -84,12 +84,14 @@ def test_the_hash_is_that_of_kafka_python(data: bytes) -> None:
         (b"abc", 479470107),
     ],
 )
-def test_the_hash_is_that_of_kafkas_own_tests(text: bytes, signed: int) -> None:
+def test_the_hash_equals_that_in_kafkas_own_tests(text: bytes, signed: int) -> None:
     assert murmur2(text) == signed % 2**32
 
 
 @given(keys, counts)
-def test_a_key_lands_where_a_kafka_producer_puts_it(key: int | str | bytes, count: int) -> None:
+def test_a_key_goes_to_the_partition_that_a_kafka_producer_chooses(
+    key: int | str | bytes, count: int
+) -> None:
     sent = key if isinstance(key, bytes) else str(key).encode()
     cluster = SimpleNamespace(
         topics=lambda: {"orders"},
@@ -101,12 +103,16 @@ def test_a_key_lands_where_a_kafka_producer_puts_it(key: int | str | bytes, coun
 
 
 @given(st.lists(keys), counts)
-def test_many_keys_land_where_each_of_them_would(many: list[int | str | bytes], count: int) -> None:
+def test_many_keys_go_to_the_same_partitions_as_one_by_one(
+    many: list[int | str | bytes], count: int
+) -> None:
     assert partition_all(many, count).tolist() == [partition_of(key, count) for key in many]
 
 
 @given(st.lists(st.one_of(st.integers(0, 10**6 + 9), st.integers(-(2**63), 2**63 - 1))), counts)
-def test_an_array_of_numbers_lands_where_their_texts_would(many: list[int], count: int) -> None:
+def test_an_array_of_numbers_goes_to_the_partitions_of_their_texts(
+    many: list[int], count: int
+) -> None:
     expected = [partition_of(str(number), count) for number in many]
     assert partition_all(np.array(many, np.int64), count).tolist() == expected
 
@@ -123,16 +129,16 @@ def test_numbers_of_every_length_are_hashed_as_their_text() -> None:
 
 
 @pytest.mark.parametrize("key", [1.5, True, ["a"], object(), bytearray(b"a")])
-def test_a_key_of_another_type_is_refused_by_its_name(key: Any) -> None:
+def test_a_key_of_another_type_is_refused_with_its_type(key: Any) -> None:
     expected = rf"key = .* of type {type(key).__name__}: expected bytes, a text or a whole number"
-    with pytest.raises(wt.BadValueError, match=expected):
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         choose(PARTITIONERS["key"], key)
-    with pytest.raises(wt.BadValueError, match=expected):
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         choose_many(PARTITIONERS["key"], ["a", key], count=2)
 
 
 @given(st.lists(st.none() | keys), counts, st.data())
-def test_keyless_records_stay_on_the_sticky_partition(
+def test_records_without_a_key_go_to_the_sticky_partition(
     many: list[Key], count: int, data: st.DataObject
 ) -> None:
     sticky = data.draw(st.integers(0, count - 1))
@@ -143,14 +149,14 @@ def test_keyless_records_stay_on_the_sticky_partition(
     assert choose_many(by_key, None, None, 3, count, sticky=sticky) == [sticky] * 3
 
 
-def test_a_sticky_producer_heeds_no_keys() -> None:
+def test_the_sticky_partitioner_ignores_keys() -> None:
     sticky = PARTITIONERS["sticky"]
     assert [choose(sticky, key, sticky=4) for key in ("a", "b", None)] == [4, 4, 4]
     assert choose_many(sticky, ["a", "b", None], count=3, sticky=4) == [4, 4, 4]
 
 
 @given(counts, st.integers(), st.data())
-def test_the_next_sticky_partition_is_another_if_there_is_one(
+def test_the_next_sticky_partition_differs_if_there_is_another(
     count: int, seed: int, data: st.DataObject
 ) -> None:
     previous = data.draw(st.integers(0, count - 1))
@@ -160,14 +166,14 @@ def test_the_next_sticky_partition_is_another_if_there_is_one(
     assert 0 <= next_sticky(count, None, Random(seed)) < count
 
 
-def test_the_next_sticky_partition_is_any_other_one() -> None:
+def test_the_next_sticky_partition_can_be_any_other_one() -> None:
     random = Random(1)
     drawn = Counter(next_sticky(5, 2, random) for _ in range(4_000))
     assert sorted(drawn) == [0, 1, 3, 4]
     assert all(count == pytest.approx(1_000, rel=0.1) for count in drawn.values())
 
 
-def test_a_random_producer_uses_all_partitions_alike_whatever_the_key() -> None:
+def test_the_random_partitioner_is_uniform_whatever_the_key() -> None:
     one, random = PARTITIONERS["random"], Random(1)
     singly = Counter(
         one.choose("a", None, 4, requested=None, sticky=0, random=random) for _ in range(4_000)
@@ -178,35 +184,37 @@ def test_a_random_producer_uses_all_partitions_alike_whatever_the_key() -> None:
         assert all(count == pytest.approx(1_000, rel=0.1) for count in drawn.values())
 
 
-def test_a_random_producer_must_not_name_a_partition() -> None:
-    expected = "partition = 3: expected none, for this producer allocates randomly"
-    with pytest.raises(wt.BadValueError, match=expected):
+def test_the_random_partitioner_refuses_a_requested_partition() -> None:
+    expected = "partition = 3: expected none, as the partitioner is random"
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         choose(PARTITIONERS["random"], requested=3)
-    with pytest.raises(wt.BadValueError, match=expected):
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         choose_many(PARTITIONERS["random"], requested=3)
 
 
-def test_a_manual_producer_must_name_a_partition() -> None:
+def test_the_manual_partitioner_needs_a_requested_partition() -> None:
     manual = PARTITIONERS["manual"]
     assert choose(manual, "a", requested=3) == 3
     assert choose_many(manual, ["a", "b"], count=2, requested=3) == [3, 3]
-    expected = "partition = None: expected a number from 0 to 5, for this producer .* manually"
-    with pytest.raises(wt.BadValueError, match=expected):
+    expected = "partition = None: expected a number from 0 to 5, as the partitioner is manual"
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         choose(manual, "a")
-    with pytest.raises(wt.BadValueError, match=expected):
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         choose_many(manual, ["a"])
 
 
 @pytest.mark.parametrize("by", ["key", "sticky", "manual", by_length])
-def test_a_named_partition_wins_and_must_exist(by: Any) -> None:
+def test_a_requested_partition_takes_precedence_and_must_exist(by: Any) -> None:
     assert choose(partitioner(by), "a", requested=5) == 5
     assert choose_many(partitioner(by), ["a", "bb"], count=2, requested=5) == [5, 5]
     for wrong in (6, -1, True, "1"):
-        with pytest.raises(wt.BadValueError, match=r"partition = .*: expected a number from 0"):
+        with pytest.raises(
+            wt.errors.BadValueError, match=r"partition = .*: expected a number from 0"
+        ):
             choose(partitioner(by), "a", requested=wrong)  # type: ignore[arg-type]
 
 
-def test_a_function_of_the_user_sees_key_value_and_partitions() -> None:
+def test_a_users_function_gets_key_value_and_number_of_partitions() -> None:
     seen: list[tuple[Any, Any, int]] = []
 
     def watch(key: Any, value: Any, partitions: int) -> int:
@@ -222,28 +230,30 @@ def test_a_function_of_the_user_sees_key_value_and_partitions() -> None:
 
 
 @pytest.mark.parametrize("answer", [6, -1, None, "1", 1.0, True])
-def test_a_function_that_answers_with_no_partition_is_named(answer: Any) -> None:
+def test_an_error_names_the_function_that_returned_no_partition(answer: Any) -> None:
     def broken(key: Any, value: Any, partitions: int) -> Any:
         return answer
 
     expected = rf"partitioner broken returned {answer!r} for key 'a': expected a number from 0 to 5"
-    with pytest.raises(wt.BadValueError, match=expected):
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         choose(partitioner(broken), "a")
-    with pytest.raises(wt.BadValueError, match=expected):
+    with pytest.raises(wt.errors.BadValueError, match=expected):
         choose_many(partitioner(broken), ["a"])
 
 
-def test_partitioners_are_known_by_name() -> None:
+def test_partitioners_are_found_by_name() -> None:
     assert sorted(PARTITIONERS) == ["key", "manual", "random", "sticky"]
     assert all(partitioner(name) is PARTITIONERS[name] for name in PARTITIONERS)
-    with pytest.raises(wt.UnknownNameError, match=r"'stiky': did you mean 'sticky'"):
+    with pytest.raises(wt.errors.UnknownNameError, match=r"'stiky': did you mean 'sticky'"):
         partitioner("stiky")
-    with pytest.raises(wt.BadValueError, match="partitioner = 7: expected a name or a function"):
+    with pytest.raises(
+        wt.errors.BadValueError, match="partitioner = 7: expected a name or a function"
+    ):
         partitioner(7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", sorted(PARTITIONERS))
-def test_a_partitioner_remembers_nothing(name: str) -> None:
+def test_a_partitioner_keeps_no_state(name: str) -> None:
     requested = 2 if name == "manual" else None
     draws = [
         choose_many(PARTITIONERS[name], [None] * 50, None, 50, requested=requested, seed=3)
@@ -252,7 +262,7 @@ def test_a_partitioner_remembers_nothing(name: str) -> None:
     assert draws[0] == draws[1]
 
 
-def test_chance_deals_records_without_keys_out_in_one_draw() -> None:
+def test_random_counts_of_records_without_keys_are_one_draw() -> None:
     drawn = np.random.default_rng(3)
     counts = partitioner("random").counts(100_000, 4, drawn)
     assert counts is not None

@@ -1,4 +1,4 @@
-"""Who owns which slots: shared out, kept when members change, balanced by load."""
+"""Owners of slots: first assignment, changes of members, balancing."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from wavetank.strategies.workload import ZipfKeys
 keys = st.one_of(st.binary(), st.text(), st.integers())
 
 
-# Sharing out
+# Assignment
 
 
 def names(count: int) -> list[str]:
@@ -35,7 +35,7 @@ def even_split(slots: int, members: int) -> Owners:
 
 
 @given(st.integers(1, 300))
-def test_slots_are_shared_out_in_even_ranges(count: int) -> None:
+def test_slots_are_assigned_in_even_ranges(count: int) -> None:
     owners = share_slots(names(count))
     assert owners.dtype == np.int16
     assert owners.shape == (SLOTS,)
@@ -49,7 +49,7 @@ def test_slots_are_shared_out_in_even_ranges(count: int) -> None:
     ("members", "message"),
     [([], "got 0, expected 1 to 32767"), (["a", "b", "a"], "member 'a': got 2 of that name")],
 )
-def test_members_that_cannot_be_are_refused(members: list[str], message: str) -> None:
+def test_invalid_members_are_refused(members: list[str], message: str) -> None:
     with pytest.raises(BadValueError, match=message):
         share_slots(members)
     with pytest.raises(BadValueError, match=message):
@@ -58,7 +58,7 @@ def test_members_that_cannot_be_are_refused(members: list[str], message: str) ->
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[list[str], list[str]]:
-    """Members before and after: some stay, some leave, some are new, in any order."""
+    """Draw members before and after: some stay, some leave, some are new, in any order."""
     old = draw(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True))
     new = draw(st.lists(st.sampled_from("abcdefghijkl"), min_size=1, max_size=9, unique=True))
     return old, new
@@ -79,13 +79,13 @@ def loads_of(data: st.DataObject, slots: int, weights: st.SearchStrategy[int] = 
 
 
 def moved_to(before: Owners, old: list[str], after: Owners, new: list[str]) -> list[str | None]:
-    """For each slot, the name of who has it now, if that is somebody else than before."""
+    """Return for each slot its new owner, if that is another member than before."""
     names_of = [(old[was], new[now]) for was, now in zip(before, after, strict=True)]
     return [now if was != now else None for was, now in names_of]
 
 
 @given(changes(), st.data())
-def test_a_slot_moves_only_from_who_left_or_to_who_is_new(
+def test_a_slot_moves_only_from_a_member_that_left_or_to_a_new_one(
     change: tuple[list[str], list[str]], data: st.DataObject
 ) -> None:
     old, new = change
@@ -106,7 +106,7 @@ def test_a_slot_moves_only_from_who_left_or_to_who_is_new(
 
 
 def fewest_moves(before: Owners, old: list[str], new: list[str]) -> int:
-    """How many slots must move at least until none has over one more than another."""
+    """Return the fewest moves after which the numbers of slots differ by at most one."""
     has = sorted((int((before == old.index(name)).sum()) if name in old else 0) for name in new)
     share, more = divmod(len(before), len(new))
     targets = [share] * (len(new) - more) + [share + 1] * more
@@ -129,7 +129,7 @@ def test_an_even_group_stays_even_with_the_fewest_moves(
 
 
 @given(changes(), st.data())
-def test_a_newcomer_gets_its_fair_share_of_an_uneven_group(
+def test_a_new_member_gets_its_fair_share_of_an_uneven_group(
     change: tuple[list[str], list[str]], data: st.DataObject
 ) -> None:
     old, new = change
@@ -142,7 +142,9 @@ def test_a_newcomer_gets_its_fair_share_of_an_uneven_group(
     most = max((counts[new.index(name)] for name in old if name in new), default=0)
     for was, now in zip(before, moved_to(before, old, after, new), strict=True):
         if now is not None and old[was] in new:
-            assert counts[new.index(old[was])] >= most - 1, "taken from one who had less than most"
+            assert counts[new.index(old[was])] >= most - 1, (
+                "taken from a member with fewer than the most slots"
+            )
 
 
 @given(st.integers(1, 30), st.integers(1, 30))
@@ -159,10 +161,10 @@ def test_all_slots_stay_even_through_joins_and_leaves(one: int, other: int) -> N
 
 
 @given(changes(), st.data())
-def test_what_is_left_goes_to_who_has_least(
+def test_slots_of_members_that_left_go_to_the_least_loaded(
     change: tuple[list[str], list[str]], data: st.DataObject
 ) -> None:
-    """Nobody who took an orphan could have left it to another and both be more even."""
+    """No slot that a member received could make it and another member more even."""
     old, new = change
     new = [name for name in new if name in old] or old[:1]
     before = data.draw(owned(len(old)))
@@ -181,7 +183,7 @@ def test_what_is_left_goes_to_who_has_least(
 
 
 @given(changes(), st.integers(0, 2**32))
-def test_a_newcomer_gets_its_fair_share_of_light_slots_by_load(
+def test_a_new_member_gets_its_fair_share_of_light_slots_by_load(
     change: tuple[list[str], list[str]], seed: int
 ) -> None:
     old, new = change
@@ -201,10 +203,10 @@ def test_a_newcomer_gets_its_fair_share_of_light_slots_by_load(
 
 
 @given(changes(), st.data())
-def test_no_newcomer_takes_what_makes_it_heavier_than_the_giver_was(
+def test_a_new_member_never_becomes_heavier_than_the_donor_was(
     change: tuple[list[str], list[str]], data: st.DataObject
 ) -> None:
-    """With slots as heavy as one likes, the heaviest member never gets heavier by a newcomer."""
+    """Whatever the weights of slots, a new member never raises the highest load."""
     old, new = change
     new = [*old, *(name for name in new if name not in old)]
     before = data.draw(owned(len(old)))
@@ -214,8 +216,8 @@ def test_no_newcomer_takes_what_makes_it_heavier_than_the_giver_was(
 
 
 @pytest.mark.parametrize("beside", [0.0, 1.0])
-def test_a_newcomer_beside_one_huge_slot_gets_as_much_as_the_others(beside: float) -> None:
-    """What cannot be shared does not count: those who have little must not be drained for it."""
+def test_a_new_member_beside_one_huge_slot_gets_as_much_as_the_others(beside: float) -> None:
+    """A slot that cannot be divided does not count, so lightly loaded members keep their slots."""
     loads = np.ones(800)
     loads[:100] = beside
     loads[0] = 5_000.0
@@ -224,7 +226,7 @@ def test_a_newcomer_beside_one_huge_slot_gets_as_much_as_the_others(beside: floa
     assert now[1:].max() - now[1:].min() <= 1
 
 
-def test_a_newcomer_beside_one_that_was_dealt_a_huge_slot_gets_a_fair_share_of_the_rest() -> None:
+def test_a_new_member_beside_one_that_received_a_huge_slot_gets_a_fair_share_of_the_rest() -> None:
     before = np.repeat([0, 1, 2, 3], [1, 100, 20, 20]).astype(np.int16)
     loads = np.ones(141)
     loads[0] = 5_000.0
@@ -232,20 +234,20 @@ def test_a_newcomer_beside_one_that_was_dealt_a_huge_slot_gets_a_fair_share_of_t
     assert held(after, 5, loads).tolist() == [65.0, 20.0, 20.0, 5_000.0, 35.0]
 
 
-def test_a_newcomer_leaves_those_it_takes_from_even() -> None:
+def test_a_new_member_leaves_the_donors_even() -> None:
     before = np.repeat([0, 1], [100, 80]).astype(np.int16)
     assert held(reassign(before, names(3), names(4)), 4).tolist() == [67, 68, 0, 45]
 
 
-def test_a_newcomer_gets_its_fair_share_of_idle_slots_too() -> None:
-    """They carry nothing today; tomorrow's keys are to find the group even."""
+def test_a_new_member_also_gets_its_fair_share_of_idle_slots() -> None:
+    """Idle slots may get keys later, and the group should be balanced then."""
     loads = np.where(np.arange(800) % 4 == 0, 10.0, 0.0)
     after = reassign(even_split(800, 3), names(3), names(4), loads)
     assert held(after[loads == 0], 4).tolist() == [150, 150, 150, 150]
     assert held(after[loads > 0], 4).tolist() == [50, 50, 50, 50]
 
 
-def test_nothing_moves_when_members_only_change_places() -> None:
+def test_no_slot_moves_when_members_are_only_reordered() -> None:
     before = share_slots(["a", "b", "c"])
     after = reassign(before, ["a", "b", "c"], ["c", "a", "b"], np.arange(SLOTS, dtype=float))
     assert moved_to(before, ["a", "b", "c"], after, ["c", "a", "b"]) == [None] * SLOTS
@@ -257,7 +259,7 @@ def test_nothing_moves_when_members_only_change_places() -> None:
 def overloaded_that_could_be_helped(
     owners: Owners, members: int, loads: Any, tolerance: float
 ) -> list[tuple[int, int]]:
-    """Every (slot, taker) that would leave the more loaded of the two members less loaded."""
+    """List every (slot, receiver) whose move would lower the higher load of the two members."""
     now = held(owners, members, loads)
     bound = (1 + tolerance) * loads.sum() / members
     return [
@@ -274,7 +276,7 @@ MEMBERS = st.integers(1, 6)
 
 
 @given(MEMBERS, TOLERANCES, st.data())
-def test_when_it_is_done_no_single_move_lowers_an_overloaded_member(
+def test_after_balancing_no_single_move_lowers_an_overloaded_member(
     members: int, tolerance: float, data: st.DataObject
 ) -> None:
     before = data.draw(owned(members))
@@ -292,7 +294,7 @@ def test_when_it_is_done_no_single_move_lowers_an_overloaded_member(
 
 
 @given(MEMBERS, TOLERANCES, st.data())
-def test_who_is_still_overloaded_has_one_slot_or_little_more_than_the_least(
+def test_a_member_still_overloaded_has_one_slot_or_little_more_than_the_least_loaded(
     members: int, tolerance: float, data: st.DataObject
 ) -> None:
     before = data.draw(owned(members))
@@ -305,10 +307,10 @@ def test_who_is_still_overloaded_has_one_slot_or_little_more_than_the_least(
 
 
 @given(MEMBERS, TOLERANCES, st.data())
-def test_who_is_within_the_bound_gives_nothing_up(
+def test_a_member_within_the_bound_gives_up_no_slot(
     members: int, tolerance: float, data: st.DataObject
 ) -> None:
-    """At least with light slots, where nobody who takes becomes overloaded; and idle ones stay."""
+    """With light slots, for which no receiver becomes overloaded. Idle slots never move."""
     before = data.draw(owned(members))
     loads = loads_of(data, len(before), st.integers(0, 3))
     was = held(before, members, loads)
@@ -322,7 +324,7 @@ def test_who_is_within_the_bound_gives_nothing_up(
 
 
 @given(MEMBERS, st.integers(0, 5), st.data())
-def test_it_stops_after_so_many_moves_and_has_made_nothing_worse(
+def test_balancing_stops_after_max_moves_without_making_anything_worse(
     members: int, max_moves: int, data: st.DataObject
 ) -> None:
     before = data.draw(owned(members))
@@ -333,8 +335,8 @@ def test_it_stops_after_so_many_moves_and_has_made_nothing_worse(
 
 
 @given(st.integers(2, 12), st.integers(0, 2**32))
-def test_few_slots_move_for_they_are_the_heaviest_that_fit(members: int, seed: int) -> None:
-    """Never more than twice what one would need who could cut slots to measure, and a few."""
+def test_few_slots_move_because_the_heaviest_that_fit_are_chosen(members: int, seed: int) -> None:
+    """At most a few more than twice the number needed if slots could be divided."""
     random = np.random.default_rng(seed)
     before = random.integers(members, size=3_000).astype(np.int16)
     loads = random.exponential(size=3_000)
@@ -350,14 +352,14 @@ def test_few_slots_move_for_they_are_the_heaviest_that_fit(members: int, seed: i
     assert (after != before).sum() <= 2 * needed + 2 * members
 
 
-def test_no_more_moves_than_the_tolerance_asks_for() -> None:
+def test_no_more_slots_move_than_the_tolerance_requires() -> None:
     before = np.repeat([0, 1, 2, 3], [130, 90, 90, 90]).astype(np.int16)
     after = rebalance(before, 4, np.ones(400), 0.1)
     assert held(after, 4)[0] == 110
     assert (after != before).sum() == 20
 
 
-def test_no_heavier_slot_moves_than_what_is_too_much() -> None:
+def test_no_slot_moves_that_is_heavier_than_the_overload() -> None:
     before = np.array([0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5], np.int16)
     loads = np.array([5.0, 4.0, 1.0, 1.0, 1.0, *[5.5] * 8, 4.0])
     after = rebalance(before, 6, loads, 0.1)
@@ -365,8 +367,8 @@ def test_no_heavier_slot_moves_than_what_is_too_much() -> None:
     assert after[2] == 5
 
 
-def test_who_is_just_at_the_bound_gives_nothing_up() -> None:
-    """Whatever becomes of loads that are no whole part of the sum."""
+def test_a_member_exactly_at_the_bound_gives_up_no_slot() -> None:
+    """Also with loads that are rounded when they become weights."""
     before = np.array([0, 0, 0, 1, 1, 2, 2, 3, 3, 4], np.int16)
     loads = np.array([1.0, *[3.0] * 9])
     assert held(before, 6, loads).max() == 1.5 * loads.sum() / 6
@@ -384,7 +386,7 @@ def test_a_slot_heavier_than_the_mean_stays_alone() -> None:
     assert held(after, 4)[1:].tolist() == [21, 21, 21]
 
 
-def test_two_heavy_slots_part() -> None:
+def test_two_heavy_slots_are_separated() -> None:
     before = even_split(64, 4)
     loads = np.ones(64)
     loads[3] = loads[5] = 100.0
@@ -400,7 +402,7 @@ def test_a_balanced_group_stays_as_it_is(loads: Any) -> None:
 
 
 @pytest.mark.parametrize("tail", [1e-300, 1e300])
-def test_tiny_and_huge_loads_are_shared_like_any(tail: float) -> None:
+def test_tiny_and_huge_loads_are_balanced_like_others(tail: float) -> None:
     before = np.zeros(64, np.int16)
     after = rebalance(before, 4, np.full(64, tail), 0.0)
     assert held(after, 4).tolist() == [16, 16, 16, 16]
@@ -408,7 +410,7 @@ def test_tiny_and_huge_loads_are_shared_like_any(tail: float) -> None:
 
 @pytest.mark.parametrize(("exponent", "members"), [(0.7, 8), (1.0, 8), (1.3, 8), (1.0, 50)])
 @pytest.mark.parametrize("seed", range(3))
-def test_skewed_keys_are_balanced_as_far_as_the_hottest_slot_lets(
+def test_skewed_keys_are_balanced_as_far_as_the_hottest_slot_allows(
     exponent: float, members: int, seed: int
 ) -> None:
     drawn = ZipfKeys(100_000, exponent).draw(300_000, np.random.default_rng(seed))
@@ -424,7 +426,7 @@ def test_skewed_keys_are_balanced_as_far_as_the_hottest_slot_lets(
     assert (after != before).mean() < 0.1
 
 
-def test_bad_loads_and_limits_are_refused_by_name() -> None:
+def test_invalid_loads_and_limits_are_refused_with_their_name() -> None:
     owners = even_split(4, 2)
     for loads, message in (
         (np.zeros(5), r"loads: got shape \(5,\), expected \(4,\)"),
@@ -450,7 +452,7 @@ def test_bad_loads_and_limits_are_refused_by_name() -> None:
     st.lists(st.floats(0, 100), min_size=20, max_size=60),
     st.lists(st.floats(0, 500), min_size=2, max_size=5),
 )
-def test_what_members_have_elsewhere_counts_and_stays_there(
+def test_load_elsewhere_counts_and_does_not_move(
     loads: list[float], elsewhere: list[float]
 ) -> None:
     members, weights = len(elsewhere), np.array(loads)
@@ -468,7 +470,7 @@ def test_what_members_have_elsewhere_counts_and_stays_there(
         assert (moved == owners).all()
 
 
-def test_who_has_much_elsewhere_gets_little_here() -> None:
+def test_a_member_with_much_load_elsewhere_gets_little_here() -> None:
     owners = share_slots(["a", "b", "c"])
     loads, beside = np.ones(len(owners)), np.array([len(owners) / 2, 0, 0])
     moved = rebalance(owners, 3, loads, elsewhere=beside)

@@ -1,4 +1,4 @@
-"""Which slot a record has, and how busy slots and keys are."""
+"""Slots of records, and the load of slots and keys."""
 
 from collections import Counter
 from typing import Any
@@ -24,11 +24,11 @@ keys = st.one_of(st.binary(), st.text(), st.integers())
 offsets = st.integers(0, 2**40)
 
 
-# Records to slots
+# Slots of records
 
 
 def murmur3(data: bytes) -> int:
-    """32-bit MurmurHash3 with seed 0, as its author describes it."""
+    """Compute 32-bit MurmurHash3 with seed 0, step by step."""
 
     def rotated(word: int, by: int) -> int:
         return (word << by | word >> (32 - by)) & 0xFFFFFFFF
@@ -69,7 +69,7 @@ def test_a_slot_is_the_low_half_of_the_published_hash(data: bytes, hashed: int) 
 
 
 @given(st.binary(max_size=40))
-def test_a_slot_is_the_low_half_of_the_hash_worked_out_by_hand(data: bytes) -> None:
+def test_a_slot_is_the_low_half_of_the_hash_computed_step_by_step(data: bytes) -> None:
     assert slot_of(data) == murmur3(data) & 0xFFFF
 
 
@@ -131,7 +131,7 @@ def test_records_without_keys_have_the_slots_of_their_offsets(first: int, count:
     assert found.tolist() == [keyless_slot(first + index) for index in range(count)]
 
 
-def test_records_without_keys_have_every_slot_once_in_each_round() -> None:
+def test_records_without_keys_use_every_slot_once_before_any_again() -> None:
     assert (np.bincount(slots_of(None, SLOTS, 123_456), minlength=SLOTS) == 1).all()
 
 
@@ -145,26 +145,26 @@ def test_records_without_keys_spread_over_members_even_in_small_batches(
 
 
 @pytest.mark.parametrize("column", [(), range(0), np.empty(0, np.int64)])
-def test_no_records_have_no_slots(column: Any) -> None:
+def test_an_empty_column_has_no_slots(column: Any) -> None:
     assert slots_of(column, 0, 0).tolist() == []
 
 
 @pytest.mark.parametrize("column", [("a",), range(3), np.arange(3)])
-def test_a_column_of_another_length_is_refused(column: Any) -> None:
+def test_a_column_of_the_wrong_length_is_refused(column: Any) -> None:
     with pytest.raises(BadValueError, match=rf"keys: got {len(column)} items, expected 2"):
         slots_of(column, 2, 0)
 
 
 @pytest.mark.parametrize("column", [1.5, True, (1.5,), np.array([1.5]), ["a"]])
-def test_what_cannot_be_a_key_is_refused_by_name(column: Any) -> None:
+def test_an_invalid_key_is_refused(column: Any) -> None:
     with pytest.raises(BadValueError, match="expected bytes, a text or a whole number"):
         slots_of(column, 1, 0)
 
 
-# How busy slots and keys are
+# Load
 
 
-def test_the_load_of_a_slot_is_its_records_and_decays() -> None:
+def test_the_load_of_a_slot_counts_its_records_and_decays() -> None:
     meter = SlotLoad()
     meter.add(np.array([3, 5, 3, SLOTS - 1], np.uint16))
     meter.decay(0.5)
@@ -176,7 +176,7 @@ def test_the_load_of_a_slot_is_its_records_and_decays() -> None:
     }
 
 
-def test_a_slot_whose_load_has_all_but_gone_is_idle_again() -> None:
+def test_a_slot_with_almost_no_load_left_is_idle() -> None:
     meter = SlotLoad()
     meter.add(np.array([3], np.uint16))
     for _ in range(7):
@@ -185,14 +185,14 @@ def test_a_slot_whose_load_has_all_but_gone_is_idle_again() -> None:
 
 
 @pytest.mark.parametrize("factor", [-0.1, 1.1, float("nan")])
-def test_a_load_cannot_decay_by_such_a_factor(factor: float) -> None:
+def test_an_invalid_decay_factor_is_refused(factor: float) -> None:
     with pytest.raises(BadValueError, match="factor = "):
         SlotLoad().decay(factor)
 
 
 @st.composite
 def key_columns(draw: st.DrawFn) -> tuple[Any, int, list[Any]]:
-    """A column of keys, its count, and the keys as a plain list."""
+    """Draw a column of keys, its count, and the keys as a plain list."""
     cells = draw(st.lists(st.integers(0, 12), max_size=30))
     if draw(st.booleans()):
         several = draw(st.integers(0, 100))
@@ -237,7 +237,7 @@ def test_every_frequent_key_is_found_and_counted_within_the_bounds(
     assert all(share == counted / total for _, counted, share in hot.top(1_000))
 
 
-def test_few_keys_are_counted_exactly_and_ranked_first_seen_first_if_equal() -> None:
+def test_few_keys_are_counted_exactly_and_equal_ones_ranked_by_first_appearance() -> None:
     hot = HotKeys(10)
     hot.add(("b", "a", None, "c", "c"), 5)
     hot.add(np.array([7, 7, 7, 7]), 4)
@@ -245,7 +245,7 @@ def test_few_keys_are_counted_exactly_and_ranked_first_seen_first_if_equal() -> 
     assert type(hot.top(1)[0][0]) is int
 
 
-def test_hot_keys_that_are_forgotten_cost_the_others_no_more_than_their_share() -> None:
+def test_forgetting_hot_keys_reduces_other_counts_by_at_most_the_bound() -> None:
     hot = HotKeys(1)
     for key, count in (("a", 100), ("b", 99), ("c", 1), ("d", 99), ("e", 1)):
         hot.add(key, count)
@@ -254,7 +254,7 @@ def test_hot_keys_that_are_forgotten_cost_the_others_no_more_than_their_share() 
     assert hot.top(2) == [("d", 98, 98 / 300)]
 
 
-def test_cold_keys_cost_hot_ones_next_to_nothing() -> None:
+def test_cold_keys_hardly_reduce_the_counts_of_hot_ones() -> None:
     hot = HotKeys(6)
     hot.add(tuple(range(4)) * 100 + tuple(range(4, 13)), 409)
     assert [(key, count) for key, count, _ in hot.top(9)] == [(key, 99) for key in range(4)]
@@ -275,7 +275,7 @@ def test_the_hottest_zipf_keys_are_found_among_a_hundred_thousand() -> None:
     assert hot.missed <= hot.total / 500
 
 
-def test_nothing_is_hot_in_load_without_keys_or_records() -> None:
+def test_there_are_no_hot_keys_without_keys_or_records() -> None:
     hot = HotKeys()
     hot.add(None, 1_000)
     hot.add((None, None), 2)
@@ -284,6 +284,6 @@ def test_nothing_is_hot_in_load_without_keys_or_records() -> None:
 
 
 @pytest.mark.parametrize("capacity", [0, -1, 1.5, True])
-def test_a_capacity_that_holds_nothing_is_refused(capacity: Any) -> None:
+def test_an_invalid_capacity_is_refused(capacity: Any) -> None:
     with pytest.raises(BadValueError, match="capacity = "):
         HotKeys(capacity)

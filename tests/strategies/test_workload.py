@@ -1,4 +1,4 @@
-"""What running producers send, and how long simulated consumers work on it."""
+"""Keys, sizes and service times."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ drawn = st.one_of(
 
 
 @given(drawn, st.integers(0, 100), st.integers(0, 2**32))
-def test_a_column_has_its_length_and_depends_on_the_stream_alone(
+def test_a_column_has_its_length_and_depends_only_on_the_stream(
     model: Any, count: int, seed: int
 ) -> None:
     column = model.draw(count, stream(seed))
@@ -46,7 +46,7 @@ def test_a_column_has_its_length_and_depends_on_the_stream_alone(
     assert (column == model.draw(count, stream(seed))).all()
 
 
-def test_records_can_be_without_keys_or_all_have_the_same() -> None:
+def test_records_can_have_no_key_or_all_the_same_key() -> None:
     assert NoKeys().draw(5, stream()) is None
     assert OneKey(7).draw(3, stream()).tolist() == [7, 7, 7]
 
@@ -58,7 +58,7 @@ def test_uniform_keys_are_all_equally_likely() -> None:
 
 
 @pytest.mark.parametrize("exponent", [0, 0.5, 1, 2])
-def test_zipf_keys_come_as_often_as_the_law_says(exponent: float) -> None:
+def test_zipf_keys_follow_the_distribution(exponent: float) -> None:
     n, draws = 50, 400_000
     counts = np.bincount(ZipfKeys(n, exponent).draw(draws, stream()), minlength=n)
     weights = np.array([1 / (k + 1) ** exponent for k in range(n)])
@@ -69,7 +69,7 @@ def test_zipf_keys_come_as_often_as_the_law_says(exponent: float) -> None:
 
 
 @given(st.integers(1, 10), st.floats(0, 3), st.integers(0, 2**32))
-def test_zipf_keys_are_the_inverse_of_the_cumulative_law(
+def test_zipf_keys_are_the_inverse_of_the_cumulative_distribution(
     n: int, exponent: float, seed: int
 ) -> None:
     weights = [1 / (k + 1) ** exponent for k in range(n)]
@@ -89,7 +89,7 @@ def test_sizes_can_be_fixed() -> None:
     assert FixedSize(100).draw(3, stream()) == 100
 
 
-def test_lognormal_sizes_have_their_median_their_spread_and_a_largest() -> None:
+def test_lognormal_sizes_have_their_median_deviation_and_maximum() -> None:
     sizes = LognormalSizes(1_000, sigma=0.8, max=20_000).draw(100_000, stream())
     assert np.median(sizes) == pytest.approx(1_000, rel=0.02)
     assert np.log(sizes[sizes < 20_000]).std() == pytest.approx(0.8, rel=0.02)
@@ -104,12 +104,12 @@ def batches(service: ServiceTime, count: int, number: int = 4_000) -> list[int]:
     return drawn
 
 
-def test_constant_service_takes_its_time_for_each_record_and_each_batch() -> None:
+def test_constant_service_takes_the_same_time_for_each_record_and_each_poll() -> None:
     assert set(batches(ConstantService("2ms", per_batch="5ms"), 10)) == {25_000}
     assert set(batches(ConstantService("2ms"), 10)) == {20_000}
 
 
-def test_exponential_service_has_the_mean_and_spread_of_a_sum() -> None:
+def test_exponential_service_has_the_mean_and_deviation_of_a_sum() -> None:
     times = np.array(batches(ExponentialService("2ms", per_batch="5ms"), 25)) - 5_000
     assert times.mean() == pytest.approx(50_000, rel=0.01)
     assert times.std() == pytest.approx(2_000 * 25**0.5, rel=0.03)
@@ -148,6 +148,6 @@ def test_a_load_has_sensible_defaults() -> None:
         (lambda: Load("t", Constant(1), resolution="x"), "resolution = 'x': expected seconds"),
     ],
 )
-def test_an_impossible_workload_is_refused_by_name_and_value(make: Any, message: str) -> None:
-    with pytest.raises(wt.BadValueError, match=message):
+def test_an_invalid_workload_is_refused_with_name_and_value(make: Any, message: str) -> None:
+    with pytest.raises(wt.errors.BadValueError, match=message):
         make()

@@ -1,0 +1,1 @@
+"""The actors of a cluster: controller, brokers, coordinators, partitions, the payload store."""

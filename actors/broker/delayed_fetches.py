@@ -1,0 +1,111 @@
+"""Answers the fetches of a partition, and holds those that must wait: Kafka's fetch purgatory.
+
+A fetch waits if there are fewer bytes than its minimum. It is answered when enough records have
+been appended, or with the records there are when its maximum wait is over. One timer serves all
+waiting fetches: most are answered in time, so a timer each would mostly be set and cancelled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ...model.log.log import OffsetOutOfRangeError
+from ...model.messages.client import Fenced, Fetch, Fetched, NotLeader, OutOfRange, make_tuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...model.log.cursor import Cursor
+    from ...model.log.log import MemoryLog
+    from ..engine.effects import Effects
+    from ..engine.ref import Ref
+    from ..engine.timers import Timer
+
+
+@attrs.frozen
+class WaitOver:
+    """The maximum wait of a fetch may be over."""
+
+
+class DelayedFetches:
+    """The fetches of one partition."""
+
+    def __init__(self, effects: Effects, log: MemoryLog, cursors: Mapping[str, Cursor]) -> None:
+        self.waiting: dict[tuple[Ref, int], tuple[Fetch, int]] = {}
+        """By sender and request: a fetch, and when its wait is over."""
+        self._timer: Timer | None = None
+        self._timer_us = 0
+        self._effects = effects
+        self._log = log
+        self._cursors = cursors
+
+    def answer_or_delay(self, fetch: Fetch, sender: Ref, now_us: int) -> None:
+        """Answer a fetch now, or hold it until there are enough records."""
+        if not self._answer(fetch, sender):
+            over_us = now_us + fetch.max_wait_us
+            self.waiting[sender, fetch.request] = (fetch, over_us)
+            if self._timer is None or over_us < self._timer_us:
+                self._set_timer(over_us)
+
+    def try_complete(self) -> None:
+        """Answer the fetches that need not wait any longer."""
+        for key, (fetch, _) in list(self.waiting.items()):
+            if self._answer(fetch, key[0]):
+                del self.waiting[key]
+        if self.waiting and self._timer is not None and self._timer.background:
+            self._set_timer(self._timer_us)  # now there are records that wait for it
+
+    def expire(self) -> None:
+        """Answer the fetches whose maximum wait is over, when the timer has fired."""
+        self._timer = None
+        now_us = self._effects.now
+        for key, (fetch, over_us) in list(self.waiting.items()):
+            if over_us <= now_us:
+                del self.waiting[key]
+                self._answer(fetch, key[0], wait=False)
+        if self.waiting:
+            self._set_timer(min(over_us for _, over_us in self.waiting.values()))
+
+    def resign(self) -> None:
+        """Send all waiting fetches to the partition's next leader."""
+        for sender, request in self.waiting:
+            self._effects.send(sender, NotLeader(request))
+        self.waiting.clear()
+
+    def _set_timer(self, due_us: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = due_us
+        # Fetches at the end of the log have no records to deliver: the system may be idle.
+        end_offset = self._log.end_offset
+        idle = all(fetch.offset >= end_offset for fetch, _ in self.waiting.values())
+        delay_us = max(0, due_us - self._effects.now)
+        self._timer = self._effects.after(delay_us, WaitOver(), background=idle)
+
+    def _answer(self, fetch: Fetch, sender: Ref, *, wait: bool = True) -> bool:
+        """Answer a fetch; return False if it has to wait."""
+        request, offset, max_bytes, min_bytes, max_wait_us, group, member, generation = fetch
+        effects = self._effects
+        if group is not None:
+            # Checked at each attempt: another member may have claimed the partition meanwhile.
+            cursor = self._cursors.get(group)
+            if cursor is None or not cursor.may_act(member, generation):
+                effects.send(sender, Fenced(request, cursor.generation if cursor else -1))
+                return True
+        log = self._log
+        end_offset = log.end_offset
+        if wait and max_wait_us and log.start_offset <= offset <= end_offset:
+            if offset == end_offset and min_bytes:
+                return False
+            # A minimum of one byte, the default, needs no sum.
+            if min_bytes > 1 and log.available_bytes(offset) < min_bytes:
+                return False
+        try:
+            batches = log.read(offset, max_bytes=max_bytes)
+        except OffsetOutOfRangeError:
+            effects.send(sender, OutOfRange(request, log.start_offset, end_offset))
+            return True
+        effects.send(sender, make_tuple(Fetched, (request, batches, end_offset)))
+        return True

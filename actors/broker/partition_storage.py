@@ -1,0 +1,599 @@
+"""The part of a partition that keeps its log and its state on the disk of the broker.
+
+The log is written as Kafka's: segments named by their first offset (model/log/segment.py). What the
+partition knows beside it, such as the cursors of groups, is in a journal (journal.py). Both are in
+the folder of the partition, such as orders-0.
+
+A batch becomes visible when it is written, or with `flush = "commit"` when it is synced. While one
+group of batches is on its way, others wait. After a crash both files are read up to the first
+damage, and what follows is cut off.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import attrs
+
+from ...model.events import kinds
+from ...model.log.log import LogSnapshot, MemoryLog
+from ...model.log.producer_state import ProducerStateManager
+from ...model.log.record_batch import HEADER_SIZE
+from ...model.log.segment import (
+    EPOCHS_FILE,
+    INDEX,
+    LOG,
+    TIME_INDEX,
+    file_name,
+    parse_file_name,
+)
+from ...model.messages.client import NOT_IDEMPOTENT, make_tuple
+from ...model.partition_journal import JournaledState
+from .group_writer import GroupWriter, GroupWritten
+from .journal import JOURNAL, SNAPSHOT, Journal
+from .segment_indexes import SegmentIndexes, write_epochs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ...model.disk import FileContents
+    from ...model.log.batch import Batch
+    from ...model.messages.partition_state import PartitionState
+    from ...model.settings import ClusterSettings
+    from ...model.topics import Topic, TopicPartition
+    from ..engine.disk import ActorDisk, DiskFailed, FolderRead, OpenFile, Scanners
+    from ..engine.effects import Effects
+    from .journal import Entry
+
+LOG_WRITER: Final = "log"
+"""Name of the writer of the log."""
+CLEANED: Final = ".cleaned"
+"""Added to the name of a segment while its successor is written, as in Kafka."""
+
+
+class LogFrame(NamedTuple):
+    """A batch in a segment."""
+
+    batch: Batch
+    """The batch, with its offsets."""
+    producer_epoch: int
+    """Epoch of its producer, or NOT_IDEMPOTENT."""
+
+
+@attrs.frozen
+class StateRead:
+    """The journal was asked for."""
+
+
+@attrs.frozen
+class LogRead:
+    """The segments were asked for."""
+
+
+@attrs.frozen
+class Flushed:
+    """A flush at its interval is done."""
+
+
+@attrs.frozen
+class FlushDue:
+    """The flush interval has passed."""
+
+
+@attrs.frozen
+class StartStored:
+    """It is in the journal that the log begins later."""
+
+    offset: int
+    """The offset at which it begins."""
+    synced: bool
+    """Whether the journal is synced."""
+
+
+@attrs.frozen
+class SegmentCleaned:
+    """The successor of a compacted segment is durable."""
+
+    attempt: int
+    """Counts the attempts to write one."""
+
+
+@attrs.frozen
+class TakenOver:
+    """The log that another broker has handed over is durable."""
+
+    attempt: int
+    """Counts the attempts to write it."""
+
+
+class FrameCodec(Protocol):
+    """How batches and entries become frames of a file; a simulated disk keeps them as they are."""
+
+    has_indexes: bool
+    """Whether segments have indexes, which only other programs read."""
+
+    def encode_batch(self, frame: LogFrame, number: int) -> Any:
+        """Make a frame of a batch of the producer with this number."""
+
+    def encode_entry(self, entry: Entry) -> Any:
+        """Make a frame of an entry of the journal."""
+
+    def state_scanners(self) -> Scanners:
+        """Read the files of the journal."""
+
+    def log_scanners(self, names: Mapping[int, tuple[str, str]]) -> Scanners:
+        """Read segments, whose producers have these names by number."""
+
+
+class KeptFrames:
+    """The codec of a simulated disk: nothing becomes bytes."""
+
+    has_indexes = False
+
+    def encode_batch(self, frame: LogFrame, number: int) -> LogFrame:
+        return frame
+
+    def encode_entry(self, entry: Entry) -> Entry:
+        return entry
+
+    def state_scanners(self) -> Scanners:
+        return {JOURNAL: _never, SNAPSHOT: _never}
+
+    def log_scanners(self, names: Mapping[int, tuple[str, str]]) -> Scanners:
+        return {LOG: _never}
+
+
+def _never(name: str, read: Callable[[int, int], bytes], size: int) -> FileContents:
+    raise AssertionError("a simulated file is not scanned")
+
+
+@attrs.define
+class StoredSegment:
+    """A segment that is written or complete."""
+
+    base_offset: int
+    file: OpenFile
+    expires_us: int
+    """When it is too old to be written."""
+
+
+class PartitionStorage:
+    """The files of one partition."""
+
+    def __init__(
+        self,
+        effects: Effects,
+        partition: TopicPartition,
+        topic: Topic,
+        settings: ClusterSettings,
+        codec: FrameCodec,
+        snapshot: Callable[[], Iterable[Entry]],
+    ) -> None:
+        """Use the folder of a partition; `snapshot` describes its present state."""
+        self._effects = effects
+        self._partition = partition
+        self._topic_id = topic.id
+        self._settings = settings
+        self._codec = codec
+        self._describe = snapshot
+        self._disk: ActorDisk = effects.disk
+        self._folder = str(partition)
+        commit = settings.flush == "commit"
+        self._writer = GroupWriter(self._disk, self._folder, LOG_WRITER, sync=commit)
+        self.journal = Journal(
+            effects, self._disk, self._folder, codec.encode_entry, self._entries, sync=commit
+        )
+        self._segments: list[StoredSegment] = []
+        self._numbers: dict[tuple[str, str], int] = {}
+        """The number of each producer and instance in the log."""
+        self._naming = False
+        """Whether a new number may not be on the disk yet."""
+        self._unflushed = 0
+        """Records since the last flush."""
+        self._indexes: SegmentIndexes | None = None
+        """Those of the segment that is written."""
+        self._to_index: list[tuple[Batch, int, int, int]] = []
+        """Batches on their way, with highest timestamp, position and size."""
+        self._room = -1
+        """Bytes that can be written to the segment without anything else to do."""
+        self._expires_us = 0
+        """When the segment is too old to be written."""
+        self._attempts = 0
+        """Counts the attempts to write a file that replaces others."""
+        self._cleaned: dict[int, StoredSegment] = {}
+        """Compacted segments whose successors are being written, by attempt."""
+        self._taking_over: int | None = None
+        """The attempt to write a log that was handed over."""
+        self._state = JournaledState()
+        self._began_us = 0
+
+    def _entries(self) -> Iterable[Entry]:
+        yield ("topic", self._topic_id)
+        for (producer, instance), number in self._numbers.items():
+            yield ("name", number, producer, instance)
+        yield from self._describe()
+
+    # Starting
+
+    def open(self) -> None:
+        """Read what there is; `on_read` goes on."""
+        self._began_us = self._effects.true_now
+        self._disk.read_folder(self._folder, self._codec.state_scanners(), StateRead())
+
+    def on_read(self, read: FolderRead) -> PartitionState | None:
+        """Take what was read; return the state of the partition once all is there."""
+        if isinstance(read.message, StateRead):
+            for entry in self.journal.read(read.files):
+                self._state.apply(entry)
+            if self._state.topic_id not in (None, self._topic_id):
+                self._state = JournaledState()  # files of a topic that was deleted
+            self._numbers = {names: number for number, names in self._state.names.items()}
+            scanners = self._codec.log_scanners(self._state.names)
+            self._disk.read_folder(self._folder, scanners, LogRead())
+            return None
+        return self._recover(read)
+
+    def take_over(self, state: PartitionState) -> None:
+        """Write the log that another broker has handed over; a `TakenOver` comes at the end.
+
+        What there is stays until then: it may be the only copy, if the log comes back to a broker
+        that has just given it away.
+        """
+        self._attempts += 1
+        self._taking_over = self._attempts
+        file = self._disk.open(self._taken_name(state) + CLEANED)
+        file.truncate(0)
+        producers = ProducerStateManager(state.producers)
+        for batch in state.log.batches:
+            self.knows(batch)
+            file.append(*self._frame(LogFrame(batch, producers.epoch(batch.producer))))
+        file.sync(TakenOver(self._attempts))
+
+    def on_taken_over(self, taken: TakenOver, state: PartitionState) -> bool:
+        """Replace what there is; return False if the log could not be written."""
+        if taken.attempt != self._taking_over:
+            return False
+        self._taking_over = None
+        name = self._taken_name(state)
+        if state.log.batches:
+            self._disk.rename(name + CLEANED, name)
+        for segment in self._segments:
+            if segment.file.name != name or not state.log.batches:
+                self._remove_segment(segment)
+        self._segments = []
+        if state.log.batches:
+            self._roll(state.log.batches[0].base_offset)
+        self._disk.sync_folder(self._folder)
+        return True
+
+    def has_failed_to_take_over(self, failed: DiskFailed) -> bool:
+        """Whether the log that is taken over could not be written; true once for each attempt."""
+        if self._taking_over is None or not failed.file.endswith(CLEANED):
+            return False
+        self._taking_over = None
+        return True
+
+    def _taken_name(self, state: PartitionState) -> str:
+        first = state.log.batches[0].base_offset if state.log.batches else 0
+        return f"{self._folder}/{file_name(first, LOG)}"
+
+    def _recover(self, read: FolderRead) -> PartitionState:
+        """Put the log together, and cut off what is damaged."""
+        files = read.files
+        stale = self._state.topic_id is None and bool(files)
+        frames: list[LogFrame] = []
+        lost: list[LogFrame] = []
+        cut_off = read.take_lost()
+        if self._settings.flush != "commit":  # there nothing counts as stored that is not synced
+            lost += cut_off  # type: ignore[arg-type]
+        broken = stale
+        end = 0
+        for name in sorted(files):
+            contents, path = files[name], f"{self._folder}/{name}"
+            if broken:
+                self._disk.remove(path)
+                lost += [] if stale else self._stored(contents)
+                continue
+            named = parse_file_name(name)
+            assert named is not None
+            if named[0] < end:
+                self._disk.remove(path)  # the segment before has replaced it
+                continue
+            frames += contents.frames  # type: ignore[arg-type]
+            lost += self._stored(contents)[len(contents.frames) :]
+            end = frames[-1].batch.base_offset + frames[-1].batch.count if frames else 0
+            file = self._disk.open(path)
+            if contents.damage is not None:
+                broken = True
+                file.truncate(contents.valid_size)
+                self._record(
+                    kinds.LOG_TRUNCATED,
+                    bytes=contents.size - contents.valid_size,
+                    detail=f"{path} at {contents.damage.position}: {contents.damage.reason}",
+                )
+            self._use(named[0], file)
+            self._index(contents)
+        if self._segments:
+            self._sync_recovered()
+        return self._restored(frames, lost)
+
+    def _stored(self, contents: FileContents) -> list[LogFrame]:
+        """The frames that counted as stored, lost ones included: with "commit" the synced ones."""
+        every: list[Any] = [*contents.frames, *contents.lost]
+        unsynced = contents.unsynced if self._settings.flush == "commit" else 0
+        return every[: len(every) - unsynced]
+
+    def _sync_recovered(self) -> None:
+        """Sync what was read: a process may have died between a write and its sync."""
+        if self._settings.flush == "commit":
+            self._segments[-1].file.sync(Flushed())
+
+    def _restored(self, frames: Sequence[LogFrame], lost: Sequence[LogFrame]) -> PartitionState:
+        producers = ProducerStateManager()
+        for batch, producer_epoch in frames:
+            if producer_epoch != NOT_IDEMPOTENT:
+                producers.restored(producer_epoch, batch)
+        batches = [frame.batch for frame in frames]
+        start = self._state.start_offset
+        end = batches[-1].base_offset + batches[-1].count if batches else start
+        # An offset that a group knows is not given to another record, should this one be lost.
+        end = max(end, start, self._state.next_offset(), self.active_offset)
+        log = MemoryLog.from_snapshot(
+            LogSnapshot(
+                min(start, batches[0].base_offset) if batches else start, end, end, tuple(batches)
+            )
+        )
+        log.truncate_before(start)
+        self._record(
+            kinds.LOG_RECOVERED,
+            count=log.count_between(start, end),
+            bytes=sum(segment.file.size for segment in self._segments),
+            total=self._effects.true_now - self._began_us,
+        )
+        for batch, _ in lost:
+            if batch.base_offset >= start:
+                self._record(
+                    kinds.LOST, base_offset=batch.base_offset, count=batch.count,
+                    bytes=batch.bytes, epoch=batch.epoch, append_time_us=batch.append_time_us,
+                    reason="not on the disk after a power loss or damage",
+                )  # fmt: skip
+        return self._state.state(log.snapshot(), producers.snapshot())
+
+    def _index(self, contents: FileContents) -> None:
+        """Make the indexes of a segment that was read."""
+        if self._indexes is not None:
+            position = 0
+            for frame, end in zip(contents.frames, contents.ends, strict=True):
+                batch: Batch = frame.batch  # type: ignore[attr-defined]
+                # What was read has its highest timestamp as its append time: nothing is decoded.
+                self._indexes.add(batch, batch.append_time_us, position, end - position)
+                position = end
+
+    def begin(self, epoch: int, log: MemoryLog) -> None:
+        """Begin to write: the partition has its state."""
+        if self._codec.has_indexes:
+            batches = log.pieces(log.start_offset, log.end_offset)
+            write_epochs(self._disk, self._folder, batches, epoch, log.end_offset)
+        self.journal.begin()
+
+    # Writing
+
+    def must_wait(self, batch: Batch) -> bool:
+        """Whether a batch has to wait: for others, or until its producer has a number."""
+        if self._writer.busy or self._naming:
+            return self.is_busy() or not self.knows(batch)
+        return (batch.producer, batch.instance) not in self._numbers and not self.knows(batch)
+
+    def is_busy(self) -> bool:
+        """Whether batches have to wait."""
+        if self._naming and self.journal.is_written:
+            self._naming = False
+        return self._writer.busy or self._naming
+
+    def knows(self, batch: Batch) -> bool:
+        """Whether the producer of a batch has a number; it gets one, and the batch may wait."""
+        names = batch.producer, batch.instance
+        if names in self._numbers:
+            return True
+        number = self._numbers[names] = len(self._numbers)
+        self.journal.add(("name", number, *names))
+        self._naming = not self.journal.is_written
+        return not self._naming
+
+    def write_at_once(self, batch: Batch, producer_epoch: int) -> bool:
+        """Append a batch if that takes no time, and nothing else is to be done; or do nothing.
+
+        Nearly all batches of a simulation take this way.
+        """
+        size = batch.bytes + HEADER_SIZE
+        if size > self._room or self._effects.now > self._expires_us:
+            return False
+        file = self._writer.file
+        assert file is not None
+        if file.append_at_once(make_tuple(LogFrame, (batch, producer_epoch)), size):
+            self._room -= size
+            return True
+        return False
+
+    def write(self, frames: Sequence[LogFrame]) -> bool:
+        """Append batches; return whether they are written already."""
+        first = frames[0].batch
+        encoded = [self._frame(frame) for frame in frames]
+        size = sum(size for _, size in encoded)
+        self._roll_if_due(first.base_offset, size)
+        self._room -= size
+        if self._indexes is not None:
+            assert self._writer.file is not None
+            ends = accumulate((length for _, length in encoded), initial=self._writer.file.size)
+            self._to_index = [
+                (frame.batch, frame.batch.latest_us, position, length)
+                for frame, position, (_, length) in zip(frames, ends, encoded, strict=False)
+            ]
+        done = self._writer.write(encoded)
+        every = self._settings.log_flush_interval_messages
+        if every is not None and self._settings.flush != "commit":
+            self._unflushed += sum(frame.batch.count for frame in frames)
+            if self._unflushed >= every:
+                self.flush()
+        return done
+
+    def flush(self) -> None:
+        """Sync the log, without waiting for it."""
+        self._unflushed = 0
+        if self._writer.file is not None:
+            self._writer.sync(Flushed())
+
+    def is_written(self, written: GroupWritten) -> bool:
+        """Whether the batches on their way are written now."""
+        if not self._writer.is_written(written):
+            return False
+        for entry in self._to_index:
+            assert self._indexes is not None
+            self._indexes.add(*entry)
+        self._to_index = []
+        return True
+
+    def has_failed(self, failed: DiskFailed) -> bool:
+        """Whether the batches on their way could not be written."""
+        return self._writer.has_failed(failed)
+
+    def _frame(self, frame: LogFrame) -> tuple[Any, int]:
+        batch = frame.batch
+        number = self._numbers.get((batch.producer, batch.instance), -1)
+        encoded = self._codec.encode_batch(frame, number)
+        size = len(encoded) if isinstance(encoded, bytes) else batch.bytes + HEADER_SIZE
+        return encoded, size
+
+    # Segments
+
+    def _roll_if_due(self, offset: int, size: int) -> None:
+        """Begin a new segment if the present one is full or too old."""
+        settings = self._settings
+        if not self._segments:
+            self._roll(offset)
+            return
+        active = self._segments[-1]
+        full = active.file.size + size > settings.log_segment_bytes
+        if active.file.size and (full or self._effects.now > active.expires_us):
+            if settings.flush == "commit" or settings.log_flush_interval_messages is not None:
+                self._writer.sync(Flushed())
+            self._roll(offset)
+
+    def _roll(self, offset: int) -> None:
+        self._use(offset, self._disk.open(f"{self._folder}/{file_name(offset, LOG)}"))
+
+    def _use(self, offset: int, file: OpenFile) -> None:
+        """Write to a segment from now on."""
+        if self._indexes is not None:
+            self._indexes.finish()
+        if self._codec.has_indexes:
+            self._indexes = SegmentIndexes(
+                self._disk, self._folder, offset, self._settings.log_index_interval_bytes,
+                self._effects.origin_us,
+            )  # fmt: skip
+        self._expires_us = self._effects.now + self._settings.log_roll_ms * 1_000
+        self._segments.append(StoredSegment(offset, file, self._expires_us))
+        self._writer.use(file)
+        # Only the plainest way of writing has a shortcut.
+        settings = self._settings
+        plain = settings.flush == "interval" and settings.log_flush_interval_messages is None
+        self._room = settings.log_segment_bytes - file.size if plain else -1
+
+    def segment_start(self, offset: int, end_offset: int) -> int:
+        """The offset up to which whole segments can be removed, if all before `offset` may be.
+
+        The segment that is written stays, unless all its records may be removed: then it is
+        complete, as in Kafka, and a new one begins with the next batch.
+        """
+        if offset >= end_offset and self._segments and not self._writer.busy:
+            if self._segments[-1].base_offset < end_offset:
+                self._roll(end_offset)
+            return end_offset
+        bases = [segment.base_offset for segment in self._segments]
+        return max((base for base in bases if base <= offset), default=0)
+
+    @property
+    def active_offset(self) -> int:
+        """The first offset of the segment that is written."""
+        return self._segments[-1].base_offset if self._segments else 0
+
+    def start_moved(self, offset: int) -> None:
+        """Note that the log begins later; the segments before are removed once that is durable.
+
+        Otherwise, after a crash, it might not be known which offsets were used.
+        """
+        self.journal.add(("start", offset))
+        self.journal.send(self._effects.ref, StartStored(offset, synced=False))
+
+    def on_start_stored(self, stored: StartStored) -> None:
+        """Remove the segments before the start of the log, if that is synced."""
+        offset = stored.offset
+        if not stored.synced:
+            self.journal.sync(StartStored(offset, synced=True))
+            return
+        while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
+            self._remove_segment(self._segments.pop(0))
+
+    def _remove_segment(self, segment: StoredSegment) -> None:
+        self._disk.remove(segment.file.name)
+        self._remove_indexes(segment)
+
+    def _remove_indexes(self, segment: StoredSegment) -> None:
+        if self._codec.has_indexes:
+            for suffix in (INDEX, TIME_INDEX):
+                self._disk.remove(f"{self._folder}/{file_name(segment.base_offset, suffix)}")
+
+    def compacted(self, log: MemoryLog, producers: ProducerStateManager) -> None:
+        """Write the complete segments again, with the records that are left.
+
+        A segment is replaced when its successor is durable (`on_cleaned`), so that a crash leaves
+        one of them, and a full disk the old one.
+        """
+        bases = [segment.base_offset for segment in self._segments]
+        for segment, end in list(zip(self._segments[:-1], bases[1:], strict=True)):
+            if segment in self._cleaned.values():
+                continue
+            kept = log.pieces(segment.base_offset, end)
+            if not kept:
+                self._segments.remove(segment)
+                self._remove_segment(segment)
+                continue
+            self._attempts += 1
+            self._cleaned[self._attempts] = segment
+            file = self._disk.open(segment.file.name + CLEANED)
+            file.truncate(0)
+            for batch in kept:
+                file.append(*self._frame(LogFrame(batch, producers.epoch(batch.producer))))
+            file.sync(SegmentCleaned(self._attempts))
+
+    def on_cleaned(self, cleaned: SegmentCleaned) -> None:
+        """Replace a segment by its successor, unless that could not be written."""
+        segment = self._cleaned.pop(cleaned.attempt, None)
+        if segment is not None:
+            name = segment.file.name
+            self._disk.rename(name + CLEANED, name)
+            segment.file = self._disk.open(name)
+            self._remove_indexes(segment)  # the next start makes them again
+            self._disk.sync_folder(self._folder)
+
+    def has_failed_to_clean(self, failed: DiskFailed) -> bool:
+        """Keep a segment whose successor could not be written; return whether it was that."""
+        for attempt, segment in list(self._cleaned.items()):
+            if failed.file == segment.file.name + CLEANED:
+                del self._cleaned[attempt]
+                self._disk.remove(failed.file)
+        return failed.file.endswith(CLEANED)
+
+    def remove(self) -> None:
+        """Remove all files: the topic was deleted, or another broker has the partition."""
+        for segment in self._segments:
+            self._remove_segment(segment)
+            self._disk.remove(segment.file.name + CLEANED)
+        if self._codec.has_indexes:
+            self._disk.remove(f"{self._folder}/{EPOCHS_FILE}")
+        self.journal.remove()
+
+    def _record(self, kind: str, **fields: Any) -> None:
+        topic, number = self._partition
+        self._effects.record(kind, topic=topic, partition=number, **fields)

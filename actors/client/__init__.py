@@ -1,0 +1,1 @@
+"""The actors that use a cluster: producers, consumers, load generators, replayers."""

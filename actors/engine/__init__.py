@@ -1,0 +1,1 @@
+"""What an actor is, and the two engines that run it: live on threads, or in virtual time."""

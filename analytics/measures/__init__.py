@@ -1,0 +1,1 @@
+"""Measures over the event log: each is a function from DataFrame to DataFrame."""

@@ -1,0 +1,1 @@
+"""Streaming analytics: a run is followed while it is running."""

@@ -1,0 +1,6 @@
+"""Runs the `wavetank` command as `python -m wavetank.cli`."""
+
+from .main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The commands of `wavetank`, one per module; main.py adds every module here to the command."""

@@ -1,0 +1,1 @@
+"""The event log: its schema, the table of kinds, and run directories."""

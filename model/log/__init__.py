@@ -1,0 +1,1 @@
+"""A partition's log: records, batches, offsets, cursors, compaction, producer state."""

@@ -1,0 +1,367 @@
+"""Messages of the controller: with brokers, with clients, and with users who manage the cluster."""
+
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from ..topics import Topic, TopicPartition
+from .address import Address
+from .group import StoredGroup
+from .mappings import read_only
+from .partition_state import PartitionState
+
+# Metadata. Clients keep the controller's answer, and ask again when a partition's leader refuses.
+
+
+@attrs.frozen
+class Leader:
+    """The leader of a partition."""
+
+    ref: Address | None
+    """Address of the partition's actor; `None` while the partition has no leader."""
+    broker: str | None
+    """Name of the broker it is on."""
+    epoch: int
+    """Leader epoch: goes up with each new leader."""
+
+
+@attrs.frozen
+class Metadata:
+    """The cluster as the controller knows it."""
+
+    version: int
+    """Goes up with each change."""
+    topics: MappingProxyType[str, Topic] = attrs.field(converter=read_only)
+    """All topics by name."""
+    leaders: MappingProxyType[TopicPartition, Leader] = attrs.field(converter=read_only)
+    """Leader of each partition."""
+    coordinators: MappingProxyType[str, Address] = attrs.field(converter=read_only)
+    """Address of the coordinator of each group that has one at present."""
+    brokers: tuple[str, ...]
+    """Names of the registered brokers, sorted."""
+
+    def partitions(self, topic: str) -> int:
+        """Return the number of partitions of a topic; 0 if there is no such topic."""
+        return self.topics[topic].partitions if topic in self.topics else 0
+
+
+@attrs.frozen
+class GetMetadata:
+    """Asks the controller for its `Metadata`."""
+
+
+@attrs.frozen
+class InitProducer:
+    """Asks the controller for a producer epoch; older producers with the same id are fenced."""
+
+    request: int
+    """Number of the producer's life. Asked again within a life, the answer is the same epoch."""
+    producer_id: str
+    """Id of the producer."""
+
+
+@attrs.frozen
+class ProducerEpoch:
+    """The answer to `InitProducer`."""
+
+    request: int
+    """Number of the request."""
+    producer_id: str
+    """Id of the producer."""
+    epoch: int
+    """Epoch to produce with."""
+
+
+# Administration: users ask the controller.
+
+
+@attrs.frozen
+class GroupConfig:
+    """The configuration of a consumer group."""
+
+    name: str
+    """Name of the group."""
+    topics: tuple[str, ...]
+    """Topics that its members subscribe to unless they choose others."""
+    assignor: Any
+    """The assignor: a name or a function."""
+    initial_delay_ms: int
+    """Time to wait for more members before the first rebalance of an empty group."""
+
+
+@attrs.frozen
+class Reservation:
+    """What a partition keeps for a group that exists and has no consumer there yet."""
+
+    group: str
+    """Name of the group."""
+    start: str
+    """The first record to keep: "earliest" for the first one there is; "unconsumed" for the first
+    one that no group has consumed; otherwise the next one that is appended."""
+    ttl_us: int
+    """The records are kept for this long at most."""
+
+
+@attrs.frozen
+class CreateTopic:
+    """Asks the controller to create a topic.
+
+    Answered by `RequestDone` or `RequestRefused`.
+    """
+
+    topic: Topic
+    """The topic."""
+
+
+@attrs.frozen
+class DeleteTopic:
+    """Asks the controller to delete a topic and its records.
+
+    Answered by `RequestDone` or `RequestRefused`.
+    """
+
+    name: str
+    """Name of the topic."""
+
+
+@attrs.frozen
+class CreatePartitions:
+    """Asks the controller to add partitions to a topic.
+
+    Answered by `RequestDone` or `RequestRefused`.
+    """
+
+    name: str
+    """Name of the topic."""
+    partitions: int
+    """Number of partitions it is to have."""
+
+
+@attrs.frozen
+class CreateGroup:
+    """Asks the controller for a group coordinator.
+
+    Answered by `RequestDone` or `RequestRefused`.
+    """
+
+    name: str
+    """Name of the group."""
+    config: GroupConfig
+    """Configuration of the group."""
+    reservation: Reservation
+    """What partitions keep for the group until it has a consumer."""
+
+
+@attrs.frozen
+class RequestDone:
+    """The request is fulfilled."""
+
+    metadata: Metadata
+    """The metadata after the change."""
+
+
+@attrs.frozen
+class RequestRefused:
+    """The request is refused."""
+
+    reason: str
+    """The reason, as a text for people."""
+
+
+# Brokers and the controller
+
+
+@attrs.frozen
+class Register:
+    """Registers a broker that leads nothing yet. Answered by `BrokerAlive`."""
+
+    broker: str
+    """Name of the broker."""
+    session: tuple[int, int]
+    """Session of the broker: the number of its life, and of its registration in this life. The
+    partitions and coordinators of an older session are lost."""
+    sent_us: int
+    """Time of sending, on the broker's clock."""
+
+
+@attrs.frozen
+class BrokerHeartbeat:
+    """Tells the controller that a broker is alive. Answered by `BrokerAlive` or `BrokerUnknown`."""
+
+    broker: str
+    """Name of the broker."""
+    session: tuple[int, int]
+    """Session of the broker, as in `Register`."""
+    sent_us: int
+    """Time of sending, on the broker's clock."""
+    wants_shutdown: bool = False
+    """Whether the broker wants to stop, once others have its partitions and coordinators."""
+
+
+@attrs.frozen
+class ShutDown:
+    """Tells a broker to stop in an orderly way: a controlled shutdown."""
+
+
+@attrs.frozen
+class ShutdownAllowed:
+    """A broker that wants to stop has no partitions and coordinators any more."""
+
+    session: tuple[int, int]
+    """Session of the broker, as in `Register`."""
+
+
+@attrs.frozen
+class BrokerAlive:
+    """The broker is registered, and may lead until its session timeout after `sent_us`."""
+
+    session: tuple[int, int]
+    """Session of the broker, as in `Register`."""
+    sent_us: int
+    """Time of sending of the message that this answers, on the broker's clock."""
+
+
+@attrs.frozen
+class BrokerUnknown:
+    """The broker is not registered, or not with this session: it has to register anew."""
+
+    session: tuple[int, int]
+    """Session of the broker, as in `Register`."""
+
+
+@attrs.frozen
+class Reserve:
+    """Asks for a range of offsets that no later leader will give to other records."""
+
+    partition: TopicPartition
+    """The partition."""
+    epoch: int
+    """Epoch of its leader."""
+    up_to: int
+    """End of the offsets to reserve."""
+
+
+@attrs.frozen
+class Reserved:
+    """The answer to `Reserve`."""
+
+    up_to: int
+    """End of the offsets that the leader may use."""
+
+
+@attrs.frozen
+class Lead:
+    """Makes a broker the leader of a partition. Answered by `Leading`."""
+
+    partition: TopicPartition
+    """The partition."""
+    topic: Topic
+    """Its topic."""
+    epoch: int
+    """Epoch of the new leader."""
+    start_offset: int
+    """Offset of the next record, if no state is handed over."""
+    reserved: int
+    """End of the offsets that the leader may use."""
+    controller: Address
+    """Address of the controller."""
+    state: PartitionState | None = None
+    """Log, cursors and producers of the leader before; `None` if it is lost."""
+    reservations: tuple[Reservation, ...] = ()
+    """What to keep for groups, if no state is handed over."""
+
+
+@attrs.frozen
+class Leading:
+    """A broker leads a partition."""
+
+    partition: TopicPartition
+    """The partition."""
+    epoch: int
+    """Epoch of the leader."""
+    ref: Address
+    """Address of the partition's actor."""
+
+
+@attrs.frozen
+class ReserveRecords:
+    """Makes a leader keep records for groups. Answered by `RecordsReserved`."""
+
+    partition: TopicPartition
+    """The partition."""
+    reservations: tuple[Reservation, ...]
+    """The groups of its topic. The leader knows most of them already."""
+
+
+@attrs.frozen
+class RecordsReserved:
+    """A leader keeps records for these groups."""
+
+    partition: TopicPartition
+    """The partition."""
+    groups: tuple[str, ...]
+    """Names of the groups."""
+
+
+@attrs.frozen
+class HandOver:
+    """Tells a leader to hand its partition over to another broker."""
+
+    partition: TopicPartition
+    """The partition."""
+    to: Address
+    """Address of the other broker."""
+    epoch: int
+    """Epoch of the new leader."""
+
+
+@attrs.frozen
+class Drop:
+    """Tells a leader to stop: the topic was deleted, or the broker may not lead any more."""
+
+    partition: TopicPartition
+    """The partition."""
+    lost: bool
+    """Whether to record the records as lost; not for a deleted topic."""
+
+
+@attrs.frozen
+class StorageFailed:
+    """Tells a broker that its disk cannot be relied on any more: it has to stop."""
+
+    reason: str
+    """What has failed."""
+
+
+@attrs.frozen
+class HostCoordinator:
+    """Makes a broker host a group's coordinator. Answered by `CoordinatorHosted`."""
+
+    group: str
+    """Name of the group."""
+    epoch: int
+    """Goes up each time the coordinator is placed on a broker."""
+    config: GroupConfig
+    """Configuration of the group."""
+    metadata: Metadata
+    """Metadata of the cluster."""
+    state: StoredGroup
+    """The group as its log has it: a new coordinator goes on from there."""
+
+
+@attrs.frozen
+class CoordinatorHosted:
+    """A broker hosts a group's coordinator."""
+
+    group: str
+    """Name of the group."""
+    epoch: int
+    """Epoch of the coordinator, as in `HostCoordinator`."""
+    ref: Address
+    """Address of the coordinator."""
+
+
+@attrs.frozen
+class Retire:
+    """Tells a coordinator to stop: its broker may not host it any more."""

@@ -1,0 +1,1 @@
+"""The summary of a run, counted while the run goes on."""

@@ -1,0 +1,1 @@
+"""Scenarios: the format, its files, running and evaluating them, and sweeps over variants."""

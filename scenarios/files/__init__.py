@@ -1,0 +1,1 @@
+"""Scenario files: read TOML, validate it, override values, report problems."""

@@ -1,0 +1,194 @@
+"""Live clusters on a data directory: stopped and opened again, crashed, and damaged."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DEADLINE
+
+import wavetank as wt
+from helpers.clusters import ORDERS, QUICK, drain
+from wavetank.model.errors import BadValueError, WavetankError
+
+
+def opened(folder: Path, **settings: Any) -> wt.Cluster:
+    """A live cluster on a directory, with one broker."""
+    return wt.Cluster.live(data_dir=folder, broker_heartbeat_interval_ms=100, **settings)
+
+
+def contents(cluster: wt.Cluster, topic: str = "orders") -> list[wt.Record]:
+    """All records of the first partition of a topic."""
+    view = cluster.inspect(wt.TopicPartition(topic, 0))
+    return list(cluster.read(view.partition, view.start_offset, view.end_offset))
+
+
+def send(cluster: wt.Cluster, values: Any, name: str = "shop") -> list[wt.RecordMetadata]:
+    """Send values, and wait until they are stored."""
+    producer = cluster.producer(name, "manual", linger_ms=0)
+    futures = [producer.send("orders", value, partition=0) for value in values]
+    return [future.get(timeout=DEADLINE) for future in futures]
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("orders-0/*.log"))
+
+
+@pytest.mark.parametrize("flush", ["interval", "commit"])
+def test_topics_and_records_are_there_when_a_directory_is_opened_again(
+    tmp_path: Path, flush: Any
+) -> None:
+    with opened(tmp_path, flush=flush) as cluster:
+        cluster.create_topic("orders", 2, dict, retention="7d")
+        producer = cluster.producer("shop", "manual")
+        producer.send(
+            "orders", {"n": 1}, key="k", partition=0, headers={"trace": b"x"}, timestamp=5
+        ).get(timeout=DEADLINE)
+        producer.send("orders", {"n": 2}, partition=0).get(timeout=DEADLINE)
+        before, topic = contents(cluster), cluster.metadata().topics["orders"]
+    assert (before[0].value, before[0].key, before[0].headers) == (
+        {"n": 1}, b"k", (("trace", b"x"),),
+    )  # fmt: skip
+    with opened(tmp_path, flush=flush) as cluster:
+        assert cluster.metadata().topics["orders"] == topic
+        after = contents(cluster)
+        assert [record.value for record in after] == [{"n": 1}, {"n": 2}]
+        for field in ("offset", "key", "headers", "producer", "sequence"):
+            assert [getattr(r, field) for r in after] == [getattr(r, field) for r in before], field
+        for old, new in zip(before, after, strict=True):
+            assert 0 <= old.timestamp_us - new.timestamp_us < 1_000, "files have milliseconds"
+
+
+def test_groups_of_both_kinds_go_on_where_they_were(tmp_path: Path) -> None:
+    # What the first worker had acquired is delivered again when its time is over.
+    share: Any = {**QUICK, "delivery": "shared", "ack_timeout_ms": 1_000}
+    with opened(tmp_path) as cluster:
+        cluster.create_topic("orders")
+        send(cluster, range(6))
+        reader = cluster.group("readers", ["orders"], **QUICK).consumer("reader")
+        assert len(reader.poll(4, timeout=DEADLINE)) == 4
+        reader.commit()
+        crew = cluster.group("crew", ["orders"], **share)
+        worker = crew.consumer("worker")
+        polled = worker.poll(6, timeout=DEADLINE)
+        worker.ack([record for record in polled if record.offset in (0, 2)])
+    with opened(tmp_path) as cluster:
+        reader = cluster.group("readers", ["orders"], **QUICK).consumer("reader")
+        assert [record.offset for record in drain(reader, until=2)] == [4, 5]
+        crew = cluster.group("crew", ["orders"], **share)
+        worker = crew.consumer("worker")
+        again = sorted(record.offset for record in drain(worker, until=4))
+        assert again == [1, 3, 4, 5]
+
+
+def test_a_producer_with_the_id_of_an_earlier_process_goes_on_with_other_record_ids(
+    tmp_path: Path,
+) -> None:
+    for first in (0, 3):
+        with opened(tmp_path) as cluster:
+            if not first:
+                cluster.create_topic("orders")
+            receipts = send(cluster, range(first, first + 3))
+            assert [receipt.offset for receipt in receipts] == [first, first + 1, first + 2]
+            assert not cluster.events.of("fenced", "deduplicated")
+            records = contents(cluster)
+    assert [record.value for record in records] == list(range(6))
+    assert len({record.id for record in records}) == 6
+
+
+@pytest.mark.parametrize("how", ["crash", "power_loss"])
+def test_a_broker_that_is_started_again_has_its_log(tmp_path: Path, how: str) -> None:
+    with opened(tmp_path, flush="commit", broker_session_timeout_ms=1_000) as cluster:
+        cluster.create_topic("orders")
+        send(cluster, range(5))
+        getattr(cluster.system, how)("broker-0")
+        cluster.system.restart("broker-0")
+        cluster.run_until(lambda: cluster.events.of("log_recovered")[-1].count == 5, DEADLINE)
+        send(cluster, [5], "store")
+        assert [record.value for record in contents(cluster)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_compacted_segments_are_replaced_and_can_be_compacted_again(tmp_path: Path) -> None:
+    options = {"log_segment_bytes": 300, "log_retention_check_interval_ms": 20}
+    with opened(tmp_path, **options) as cluster:
+        cluster.create_topic("orders", cleanup="compact")
+        producer = cluster.producer("shop", "manual", linger_ms=0)
+        for round_ in range(2):
+            for number in range(12):
+                value, key = 12 * round_ + number, str(number % 3)
+                sent = producer.send("orders", value, key=key, partition=0)
+                sent.get(timeout=DEADLINE)
+            cluster.run_until(lambda: len(contents(cluster)) < 9, DEADLINE)
+            cluster.run_until(lambda: not list(tmp_path.rglob("*.cleaned")), DEADLINE)
+        kept = [record.value for record in contents(cluster)]
+        assert kept[-3:] == [21, 22, 23]
+    with opened(tmp_path) as cluster:
+        again = [record.value for record in contents(cluster)]
+        assert again[-3:] == kept[-3:]
+        assert set(kept) <= set(again)
+
+
+def test_a_value_that_cannot_be_stored_is_refused_when_it_is_sent(tmp_path: Path) -> None:
+    with opened(tmp_path) as cluster:
+        cluster.create_topic("orders", serializer="json")
+        producer = cluster.producer("shop")
+        with pytest.raises(BadValueError, match="json"):
+            producer.send("orders", object())
+        with pytest.raises(BadValueError, match="json"):
+            producer.send_many("orders", [1, object()], partition=0)
+        assert producer.send("orders", [1]).get(timeout=DEADLINE).offset == 0
+
+
+def test_a_second_cluster_on_a_directory_is_refused(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path),
+        pytest.raises(WavetankError, match="another cluster is using it; stop that one first"),
+    ):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut"])
+def test_damage_is_reported_with_its_place_and_what_is_before_it_is_there(
+    tmp_path: Path, damage: str
+) -> None:
+    with opened(tmp_path) as cluster:
+        cluster.create_topic("orders")
+        for number in range(4):
+            send(cluster, [number], f"shop-{number}")
+    [segment] = segments(tmp_path)
+    data = bytearray(segment.read_bytes())
+    last = len(data) // 4 * 3
+    if damage == "flip":
+        data[-3] ^= 16
+    else:
+        del data[-3:]
+    segment.write_bytes(data)
+    with opened(tmp_path) as cluster:
+        assert [record.value for record in contents(cluster)] == [0, 1, 2]
+        [event] = cluster.events.of("log_truncated")
+        assert (event.topic, event.partition) == ("orders", 0)
+        assert event.detail.startswith(f"orders-0/{segment.name} at {last}: ")
+        assert [receipt.offset for receipt in send(cluster, [9], "later")] == [3]
+        assert cluster.inspect(ORDERS).end_offset == 4
+
+
+def test_a_dead_letter_tells_the_same_before_and_after_a_restart(tmp_path: Path) -> None:
+    with wt.Cluster.live(data_dir=tmp_path) as cluster:
+        cluster.create_topic("orders")
+        limits = {"max_deliveries": 1, "retry_backoff_ms": 1}
+        group = cluster.group(
+            "crew", ["orders"], delivery="shared", dead_letter_topic="dead", **limits
+        )
+        hand = group.consumer("hand")
+        cluster.producer("shop", linger_ms=0).send("orders", 1, key="k").get(timeout=DEADLINE)
+        hand.nack(hand.poll(timeout=DEADLINE), reason="bad")
+        cluster.run_until(lambda: bool(cluster.history("dead").records), DEADLINE)
+        [before] = cluster.history("dead").records
+    with wt.Cluster.live(data_dir=tmp_path) as cluster:
+        [after] = cluster.history("dead").records
+        assert wt.dead_letter(after) == wt.dead_letter(before)
+        assert wt.dead_letter(after).reason == "bad"
+
+
+def test_a_live_cluster_on_disk_needs_a_directory() -> None:
+    with pytest.raises(wt.errors.BadValueError, match="storage = 'disk': expected a data_dir"):
+        wt.Cluster.live(storage="disk")
