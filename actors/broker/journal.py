@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ...model.disk import FileContents
-    from ..engine.disk import ActorDisk, DiskFailed
+    from ..engine.disk import ActorDisk, DiskFailed, OpenFile
     from ..engine.effects import Effects
     from ..engine.ref import Ref
 
@@ -184,6 +184,13 @@ class Journal:
         """Sync the changes that are written; then the actor gets the message."""
         assert self._writer.file is not None
         self._writer.file.sync(message)
+
+    def seal(self, log: OpenFile | None, entry: Entry) -> None:
+        """Sync a log, and then write a last entry: the actor stops."""
+        if self._begun and self._writer.file is not None and not self._failed:
+            entries = [entry] if self._in_file else [(CONTINUES, self._in_file_before), entry]
+            frames = [(self._encode(each), SIMULATED_SIZE) for each in entries]
+            self._disk.seal(log, self._writer.file, frames)
 
     def on_written(self, written: GroupWritten) -> None:
         """Send what waited for these changes, and write those that waited."""

@@ -22,7 +22,7 @@ from ...model.payloads import DropPayloads, references
 from .share_partition import ALL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...model.log.batch import Batch
     from ...model.log.cursor import Cursor
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..engine.effects import Effects
     from .journal import Entry
     from .partition_storage import PartitionStorage
+    from .record_loader import RecordLoader
     from .share_partition import SharePartition
 
 
@@ -78,6 +79,7 @@ class LogCleaner:
         *,
         storage: PartitionStorage | None = None,
         producers: ProducerStateManager | None = None,
+        loader: RecordLoader | None = None,
     ) -> None:
         """Begin with leases and reservations of the leader before, as in `PartitionState`."""
         self.leases = {group: GroupLease(heard_us, ttl_us) for group, heard_us, ttl_us in leases}
@@ -91,6 +93,7 @@ class LogCleaner:
         self._cursors = cursors
         self._share_partitions = share_partitions
         self._storage = storage
+        self._loader = loader
         self._producers = producers or ProducerStateManager()
         self._record = partial(effects.record, topic=partition.topic, partition=partition.partition)
 
@@ -100,7 +103,21 @@ class LogCleaner:
         if self._topic.cleanup == "compact":
             self._compact()
         else:
-            self._remove_before(self._removal_limit())
+            limit = self._removal_limit()
+            if limit > self._log.start_offset:
+                self._when_loaded(limit, partial(self._remove_before, limit))
+
+    def _when_loaded(self, limit: int, act: Callable[[], None]) -> None:
+        """Remove records once those are in memory that have to be looked at."""
+        log, loader = self._log, self._loader
+        if loader is None:
+            act()
+        elif self._topic.payload_store is not None:
+            loader.when_loaded(log.start_offset, limit, act)
+        else:
+            positions = [cursor.committed or 0 for cursor in self._cursors.values()]
+            positions += [reserved.offset for reserved in self.reservations.values()]
+            loader.when_divisible((limit, *positions), act)
 
     def _expire_leases(self) -> None:
         now_us = self._effects.now
@@ -196,7 +213,8 @@ class LogCleaner:
             for start, end in spans:
                 self._record_missed(name, [(max(start, reserved.offset), end)], batches)
         if self._topic.payload_store is not None:
-            payloads = tuple(each for batch in batches for each in references(batch))
+            known = [batch for batch in batches if batch.is_loaded]  # the others are damaged
+            payloads = tuple(each for batch in known for each in references(batch))
             self._effects.send(self._topic.payload_store, DropPayloads(payloads))
 
     def _record_lost(

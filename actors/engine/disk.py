@@ -39,7 +39,7 @@ from ...model.messages.mappings import read_only
 from ...model.seeds import python_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from .host import Host
@@ -52,6 +52,10 @@ Scan: TypeAlias = "Callable[[str, Callable[[int, int], bytes], int], FileContent
 many bytes at a position, and the file's size."""
 Scanners: TypeAlias = "Mapping[str, Scan]"
 """By the suffix of a file."""
+
+
+Frame: TypeAlias = tuple[Any, int]
+"""A frame, and its size."""
 
 
 @attrs.frozen(eq=False)
@@ -87,6 +91,16 @@ class FolderRead:
     take_lost: Callable[[], tuple[object, ...]] = attrs.field(default=tuple, eq=False)
     """Returns once the frames that power losses have cut off or removed with their files. For what
     is recorded, as `FileContents.lost`."""
+
+
+@attrs.frozen
+class FramesRead:
+    """A part of a file was read."""
+
+    message: object
+    """The message that came with the order."""
+    contents: FileContents
+    """The frames of that part, up to the first damaged one."""
 
 
 class OpenFile(abc.ABC):
@@ -127,6 +141,21 @@ class ActorDisk(abc.ABC):
     @abc.abstractmethod
     def read_folder(self, folder: str, scanners: Scanners, message: object) -> None:
         """Read the files of a folder that there are scanners for; the answer is a `FolderRead`."""
+
+    @abc.abstractmethod
+    def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
+        """Read the frames of a file between two positions; the answer is a `FramesRead`.
+
+        `scan` finds the frames in a real file. It is given `end` as the size of the file, and knows
+        where to start.
+        """
+
+    @abc.abstractmethod
+    def seal(self, log: OpenFile | None, journal: OpenFile, frames: Sequence[Frame]) -> None:
+        """Sync a log; if that succeeds, append frames to a journal, and sync it.
+
+        For an actor that stops, and does not learn how it went.
+        """
 
     @abc.abstractmethod
     def rename(self, name: str, to: str) -> None:
@@ -209,6 +238,20 @@ class SimulatedFile:
         stored = bisect_right(self.times, now_us - writeback_us)
         return max(min(self.durable, self.size), self.ends[stored - 1] if stored else 0)
 
+    def part(self, start: int, end: int) -> FileContents:
+        """Read the frames between two positions, up to the first damaged one."""
+        first, last = bisect_right(self.ends, start), bisect_right(self.ends, end)
+        frames: list[Any] = []
+        for index in range(first, last):
+            if type(self.frames[index]) is DamagedFrame:
+                where = self.ends[index - 1] if index else 0
+                damage = Damage(self.name, where, "the checksum does not match")
+                return FileContents(
+                    tuple(frames), tuple(self.ends[first:index]), end - start, damage
+                )
+            frames.append(self.frames[index])
+        return FileContents(tuple(frames), tuple(self.ends[first:last]), end - start)
+
     def contents(self) -> FileContents:
         """Read it up to the first damaged frame."""
         frames: list[Any] = self.frames
@@ -286,6 +329,24 @@ class SimulatedActorDisk(ActorDisk):
         take_lost = partial(self._disk.take_lost, start, tuple(scanners))
         due_us = self._disk.reserve(0, size)
         self._disk.finish(self._host, due_us, FolderRead(message, files, take_lost))
+
+    def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
+        file = self._disk.files.get(name)
+        if file is None:
+            contents = FileContents((), (), 0, Damage(name, start, "there is no such file"))
+        else:
+            contents = file.part(start, end)
+        due_us = self._disk.reserve(0, end - start)
+        self._disk.finish(self._host, due_us, FramesRead(message, contents))
+
+    def seal(self, log: OpenFile | None, journal: OpenFile, frames: Sequence[Frame]) -> None:
+        if self._disk.faults.fail_syncs:
+            return
+        if log is not None:
+            log.sync(None)
+        for frame, size in frames:
+            journal.append(frame, size)
+        journal.sync(None)
 
     def rename(self, name: str, to: str) -> None:
         self._disk.rename(name, to)

@@ -39,15 +39,18 @@ from .disk import (
     DiskFailed,
     DiskOperation,
     FolderRead,
+    Frame,
+    FramesRead,
     NodeDisk,
     OpenFile,
+    Scan,
     Scanners,
     choose_file,
 )
 from .timers import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .host import Host
     from .live import LiveSystem
@@ -182,6 +185,32 @@ class LiveActorDisk(ActorDisk):
 
         self._disk.order(DiskOrder(work, self._host))
 
+    def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
+        path = self._disk.folder / name
+
+        def work() -> FramesRead:
+            try:
+                contents = scan_part(path, name, scan, end)
+            except OSError as error:
+                contents = FileContents((), (), 0, Damage(name, start, describe_error(error)))
+            return FramesRead(message, contents)
+
+        self._disk.order(DiskOrder(work, self._host))
+
+    def seal(self, log: OpenFile | None, journal: OpenFile, frames: Sequence[Frame]) -> None:
+        synced = self._disk.file(log.name) if log is not None else None
+        written = self._disk.file(journal.name)
+
+        def work() -> None:
+            disk = self._disk
+            if synced is not None and disk.sync(synced, None) is not None:
+                return
+            if not (disk.faults.full or disk.faults.fail_writes):
+                written.write([frame for frame, _ in frames])
+                disk.sync(written, None)
+
+        self._disk.order(DiskOrder(work, self._host))
+
     def rename(self, name: str, to: str) -> None:
         def work() -> None:
             self._disk.forget(to)
@@ -213,11 +242,14 @@ def _nothing() -> None:
 
 def scan_file(path: Path, name: str, scanners: Scanners) -> FileContents:
     """Read the frames of a file, with the scanner for its suffix."""
-    with path.open("rb") as file:
-        descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
-        return scanners[path.suffix](
-            name, lambda position, count: os.pread(descriptor, count, position), size
-        )
+    return scan_part(path, name, scanners[path.suffix], path.stat().st_size)
+
+
+def scan_part(path: Path, name: str, scan: Scan, end: int) -> FileContents:
+    """Read the frames of a file up to a position."""
+    with path.open("rb", buffering=0) as file:
+        descriptor = file.fileno()
+        return scan(name, lambda position, count: os.pread(descriptor, count, position), end)
 
 
 class LiveDisk(NodeDisk):

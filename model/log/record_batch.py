@@ -43,7 +43,7 @@ import numpy.typing as npt
 
 from ..errors import BadValueError, WavetankError
 from ..serializers import make_serializer, to_header, to_key
-from .batch import Batch, Columns, lazy_batch
+from .batch import Batch, Columns, lazy_batch, unloaded_batch
 from .record import Header
 
 HEADER_SIZE: Final = 61
@@ -494,6 +494,43 @@ def decode(
     data = bytes(frame)
     header = read_header(data, 0)
     _check_readable(data, header)
+    producer, instance, append_time_us = _identity(header, names, origin_us)
+    total = header.size - HEADER_SIZE
+    return lazy_batch(
+        producer, instance, header.base_sequence, header.count,
+        partial(_decode_columns, data, header, origin_us, loads, total), total,
+        header.base_offset, append_time_us, header.leader_epoch,
+    )  # fmt: skip
+
+
+def reload(
+    batch: Batch, frame: bytes, *, origin_us: int, loads: Callable[[bytes | None], Any]
+) -> Batch:
+    """Return a batch with its records, which its frame in a file has.
+
+    What the batch knows stays, as it is more exact than the file: its append time, and the sizes of
+    its records.
+    """
+    header = read_header(frame, 0)
+    _check_readable(frame, header)
+    decode_columns = partial(_decode_columns, frame, header, origin_us, loads)
+    return batch.loaded(partial(decode_columns, batch.bytes, batch.known_sizes))
+
+
+def locate(header: BatchHeader, *, names: Mapping[int, tuple[str, str]], origin_us: int) -> Batch:
+    """Make a batch of the header of a frame. Its records stay in the file; see `decode`."""
+    producer, instance, append_time_us = _identity(header, names, origin_us)
+    return unloaded_batch(
+        producer, instance, header.base_sequence, header.count, header.size - HEADER_SIZE,
+        header.base_offset, append_time_us, header.leader_epoch,
+    )  # fmt: skip
+
+
+def _identity(
+    header: BatchHeader, names: Mapping[int, tuple[str, str]], origin_us: int
+) -> tuple[str, str, int]:
+    """Return the producer of a frame, its instance, and the append time."""
+    _check_codec(header)
     if header.count and header.count <= header.last_offset_delta:
         raise BadValueError(
             f"batch at offset {header.base_offset}: {header.count} records in "
@@ -501,11 +538,7 @@ def decode(
         )
     unnamed = f"producer-{header.producer_id}"
     producer, instance = names.get(header.producer_id, (unnamed, unnamed))
-    return lazy_batch(
-        producer, instance, header.base_sequence, header.count,
-        partial(_decode_columns, data, header, origin_us, loads), header.size - HEADER_SIZE,
-        header.base_offset, header.max_timestamp_ms * 1000 - origin_us, header.leader_epoch,
-    )  # fmt: skip
+    return producer, instance, header.max_timestamp_ms * 1000 - origin_us
 
 
 def read_records(frame: bytes, header: BatchHeader) -> StoredRecords:
@@ -526,6 +559,10 @@ def read_records(frame: bytes, header: BatchHeader) -> StoredRecords:
 def _check_readable(frame: bytes, header: BatchHeader) -> None:
     if len(frame) != header.size:
         raise DamagedBatchError(0, f"{len(frame)} bytes are given, expected {header.size}")
+    _check_codec(header)
+
+
+def _check_codec(header: BatchHeader) -> None:
     if header.compression not in ("none", "gzip"):
         raise BadValueError(
             f"batch at offset {header.base_offset} is compressed with {header.compression}: "
@@ -534,7 +571,12 @@ def _check_readable(frame: bytes, header: BatchHeader) -> None:
 
 
 def _decode_columns(
-    frame: bytes, header: BatchHeader, origin_us: int, loads: Callable[[bytes | None], Any]
+    frame: bytes,
+    header: BatchHeader,
+    origin_us: int,
+    loads: Callable[[bytes | None], Any],
+    total: int,
+    sizes: int | npt.NDArray[Any] | None = None,
 ) -> Columns:
     records = read_records(frame, header)
     if records.offset_deltas != list(range(header.count)):
@@ -543,7 +585,9 @@ def _decode_columns(
     values = tuple(records.values) if header.is_control else tuple(map(loads, records.values))
     headers = tuple(records.headers) if any(records.headers) else None
     timestamps_us = _timestamps_us(header, records.timestamp_deltas_ms, origin_us)
-    return keys, values, headers, timestamps_us, _sizes(records.ends, len(frame) - HEADER_SIZE)
+    if sizes is None:
+        sizes = _sizes(records.ends, total)
+    return keys, values, headers, timestamps_us, sizes
 
 
 def _timestamps_us(
@@ -564,7 +608,9 @@ def _timestamps_us(
 
 
 def _sizes(ends: list[int], total: int) -> int | npt.NDArray[np.int64]:
-    """Return the sizes of the records. Those of compressed records are scaled to their total."""
+    """Return the sizes of the records, scaled to their total, which may be that of the
+    compressed records.
+    """
     if len(ends) == 1:
         return total
     positions = np.array([0, *ends], np.int64)
