@@ -143,10 +143,8 @@ def scan(
     walk = _Walk(read, size, start, base_offset)
     try:
         while walk.at < size:
-            if checksums and walk.next_offset >= verified_before:
-                walk.add(_CHUNK, checksum=True)
-            else:
-                walk.add(_GLANCE, checksum=False)
+            verifying = checksums and walk.next_offset >= verified_before
+            walk.add(_CHUNK if verifying else _GLANCE, verified_before if checksums else None)
     except DamagedBatchError as error:
         follows = _is_followed(read, size, walk.at, walk.lowest)
         return walk.result(Damage(walk.at, error.reason, follows))
@@ -181,8 +179,11 @@ class _Walk:
         self.lowest = base_offset
         """Lowest offset of a batch that would show that damage is in the middle."""
 
-    def add(self, step: int, *, checksum: bool) -> None:
-        """Add the next batch; `step` bytes are read if more are needed than were read before."""
+    def add(self, step: int, verified_before: int | None) -> None:
+        """Add the next batch; `step` bytes are read if more are needed than were read before.
+
+        Its checksum is verified from an offset on; `None`: never.
+        """
         at = self.at
         inside = at - self._chunk_at
         if inside + HEADER_SIZE > len(self._chunk):
@@ -190,7 +191,7 @@ class _Walk:
         fields = read_fields(self._chunk, inside)
         self._check_place(fields)
         size = fields[1]
-        if checksum:
+        if verified_before is not None and fields[0] >= verified_before:
             if inside + size > len(self._chunk) and size <= step:
                 inside = self._fetch(step)
             if size <= step:
