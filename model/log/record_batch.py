@@ -30,8 +30,8 @@ is one loop without calls.
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from itertools import chain, repeat
+from functools import lru_cache, partial
+from itertools import accumulate, chain, repeat
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, TypeAlias, cast
@@ -366,28 +366,76 @@ def _encode_in_rows(
     """Encode records without headers in runs of one layout; `None` if there are no such runs."""
     if count < _MIN_ROWS:
         return None
+    key, value = _row_field(keys), _row_field(values)
+    if key is None or value is None:
+        return None
+    key_same, key_rows = key
+    value_same, value_rows = value
+    if deltas is None and count * (len(key_same) + len(value_same)) <= _MAX_SKELETON:
+        runs = _skeleton(count, key_same, value_same)
+    else:
+        found = _lay_out_rows(count, deltas, key_same, value_same)
+        if found is None:
+            return None
+        runs = found
+    parts = []
+    start = 0
+    for run in runs:
+        end = start + len(run.rows)
+        rows = run.rows.copy()
+        if key_rows is not None:
+            at = run.key_end - key_rows.shape[1]
+            rows[:, at : run.key_end] = key_rows[start:end]
+        if value_rows is not None:
+            at = run.value_end - value_rows.shape[1]
+            rows[:, at : run.value_end] = value_rows[start:end]
+        parts.append(rows.data)
+        start = end
+    return b"".join(parts)
+
+
+@attrs.frozen(eq=False)
+class _Run:
+    """Records of one layout, one below the other, without their keys and values."""
+
+    rows: _Rows
+    key_end: int
+    """Where the key ends in a row."""
+    value_end: int
+    """Where the value ends."""
+
+
+_MAX_SKELETON: Final = 2**19
+"""Largest size of rows that are kept for the next batch of the same layout."""
+
+
+@lru_cache(maxsize=32)
+def _skeleton(count: int, key: bytes, value: bytes) -> list[_Run]:
+    """Lay out records that all have the same timestamp. Most batches of a producer are alike."""
+    runs = _lay_out_rows(count, None, key, value)
+    assert runs is not None  # only lengths of offsets differ
+    return runs
+
+
+def _lay_out_rows(
+    count: int, deltas: npt.NDArray[np.int64] | None, key: bytes, value: bytes
+) -> list[_Run] | None:
+    """Lay out records with placeholders for keys and values; `None` if most runs are too short."""
     offsets = _zigzag(np.arange(count))
     times = None if deltas is None else _zigzag(deltas)
     ends = _run_ends(offsets, times)
     if len(ends) * _MIN_ROWS > count:
         return None
-    key, value = _row_field(keys), _row_field(values)
-    if key is None or value is None:
-        return None
     runs = []
     start = 0
     for end in ends:
         part = slice(start, end)
-        columns = [
-            _ZERO,
-            _ZERO if times is None else _varint_rows(times[part]),
-            _varint_rows(offsets[part]),
-            *(field if isinstance(field, bytes) else field[part] for field in (*key, *value)),
-            _ZERO,
-        ]
-        runs.append(_rows(end - start, columns).data)
+        time: bytes | _Rows = _ZERO if times is None else _varint_rows(times[part])
+        offset = _varint_rows(offsets[part])
+        rows, places = _rows(end - start, [_ZERO, time, offset, key, value, _ZERO])
+        runs.append(_Run(rows, places[4], places[5]))  # a field ends where the next begins
         start = end
-    return b"".join(runs)
+    return runs
 
 
 def _zigzag(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
@@ -420,25 +468,30 @@ def _varint_rows(numbers: npt.NDArray[np.uint64]) -> _Rows:
     return rows
 
 
-def _row_field(stored: _Stored) -> tuple[bytes | _Rows, ...] | None:
-    """Return the length and the data of a key or value as columns; `None` if lengths differ."""
+def _row_field(stored: _Stored) -> tuple[bytes, _Rows | None] | None:
+    """Return a key or value as rows of one width; `None` if widths differ.
+
+    The bytes are what stands in each row: all of it if records share it, or else the length and a
+    placeholder, which the rows are put over.
+    """
     if not isinstance(stored, list):
-        return (_field(stored),)
-    kinds = set(map(type, stored))
-    if kinds == {type(None)}:
-        return (_NULL,)
-    if kinds != {bytes}:
-        return None
-    present = cast(list[bytes], stored)
-    length, *others = set(map(len, present))
+        return _field(stored), None
+    try:
+        joined = b"".join(cast(list[bytes], stored))
+    except TypeError:  # some are null
+        return (_NULL, None) if set(map(type, stored)) == {type(None)} else None
+    length, *others = set(map(len, cast(list[bytes], stored)))
     if others:
         return None
-    data = np.frombuffer(b"".join(present), np.uint8)
-    return _varint(length), data.reshape(len(present), length)
+    rows = np.frombuffer(joined, np.uint8).reshape(len(stored), length)
+    return _varint(length) + bytes(length), rows
 
 
-def _rows(count: int, columns: list[bytes | _Rows]) -> _Rows:
-    """Put columns side by side, after the length of a row. Bytes are the same in all rows."""
+def _rows(count: int, columns: list[bytes | _Rows]) -> tuple[_Rows, list[int]]:
+    """Put columns side by side, after the length of a row. Bytes are the same in all rows.
+
+    Return the place of each column, too.
+    """
     widths = [len(column) if isinstance(column, bytes) else column.shape[1] for column in columns]
     length = _varint(sum(widths))
     same = [
@@ -448,12 +501,11 @@ def _rows(count: int, columns: list[bytes | _Rows]) -> _Rows:
     row = np.frombuffer(b"".join((length, *same)), np.uint8)
     rows = np.empty((count, len(row)), np.uint8)
     rows[:] = row
-    at = len(length)
-    for column, width in zip(columns, widths, strict=True):
+    places = list(accumulate(widths, initial=len(length)))
+    for column, width, at in zip(columns, widths, places, strict=False):
         if not isinstance(column, bytes):
             rows[:, at : at + width] = column
-        at += width
-    return rows
+    return rows, places
 
 
 # Decoding
