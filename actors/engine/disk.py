@@ -292,8 +292,10 @@ class SimulatedOpenFile(OpenFile):
 
     def append_at_once(self, frame: Any, size: int) -> bool:
         disk, file = self._disk, self._file
+        if disk.takes_time:
+            return False
         now_us, ends = disk.system.now_us, file.ends
-        if disk.takes_time or disk.free_us > now_us or not ends:
+        if disk.free_us > now_us or not ends:
             return False
         file.frames.append(frame)
         ends.append(ends[-1] + size)
