@@ -308,7 +308,11 @@ class Partition(Actor):
     @receives(Append)
     def on_append(self, append: Append) -> None:
         asker, storage = self.effects.sender, self.storage
-        if storage is not None and storage.must_wait(append.batch):
+        if (
+            storage is not None
+            and (storage.writer.busy or storage.names_producers)
+            and storage.must_wait(append.batch)
+        ):
             self.waiting_appends.append((append, asker))
             return
         batch = self.accept(append, asker, self.producers, self.log.end_offset)

@@ -230,7 +230,10 @@ class PartitionStorage:
         self._disk: ActorDisk = effects.disk
         self._folder = str(partition)
         commit = settings.flush == "commit"
-        self._writer = GroupWriter(self._disk, self._folder, LOG_WRITER, sync=commit)
+        self.writer = GroupWriter(self._disk, self._folder, LOG_WRITER, sync=commit)
+        """Writes the log."""
+        self.names_producers = codec.has_indexes
+        """Whether producers have numbers, as real files have no room for their names."""
         self.journal = Journal(
             effects, self._disk, self._folder, codec.encode_entry, self._entries, sync=commit
         )
@@ -455,20 +458,18 @@ class PartitionStorage:
 
     def must_wait(self, batch: Batch) -> bool:
         """Whether a batch has to wait: for others, or until its producer has a number."""
-        if self._writer.busy or self._naming:
-            return self.is_busy() or not self.knows(batch)
-        return (batch.producer, batch.instance) not in self._numbers and not self.knows(batch)
+        return self.is_busy() or not self.knows(batch)
 
     def is_busy(self) -> bool:
         """Whether batches have to wait."""
         if self._naming and self.journal.is_written:
             self._naming = False
-        return self._writer.busy or self._naming
+        return self.writer.busy or self._naming
 
     def knows(self, batch: Batch) -> bool:
         """Whether the producer of a batch has a number; it gets one, and the batch may wait."""
         names = batch.producer, batch.instance
-        if names in self._numbers:
+        if names in self._numbers or not self.names_producers:
             return True
         number = self._numbers[names] = len(self._numbers)
         self.journal.add(("name", number, *names))
@@ -481,9 +482,9 @@ class PartitionStorage:
         Nearly all batches of a simulation take this way.
         """
         size = batch.bytes + HEADER_SIZE
-        if size > self._room or self._effects.now > self._expires_us:
+        if size > self._room or batch.append_time_us > self._expires_us:
             return False
-        file = self._writer.file
+        file = self.writer.file
         assert file is not None
         if file.append_at_once(make_tuple(LogFrame, (batch, producer_epoch)), size):
             self._room -= size
@@ -495,16 +496,16 @@ class PartitionStorage:
         first = frames[0].batch
         encoded = [self._frame(frame) for frame in frames]
         size = sum(size for _, size in encoded)
-        self._roll_if_due(first.base_offset, size)
+        self._roll_if_due(first, size)
         self._room -= size
         if self._indexes is not None or self.cache_bytes is not None:
-            assert self._writer.file is not None
-            starts = accumulate((length for _, length in encoded), initial=self._writer.file.size)
+            assert self.writer.file is not None
+            starts = accumulate((length for _, length in encoded), initial=self.writer.file.size)
             self._on_their_way = [
                 (frame.batch, position, length)
                 for frame, position, (_, length) in zip(frames, starts, encoded, strict=False)
             ]
-        done = self._writer.write(encoded)
+        done = self.writer.write(encoded)
         if done:
             self._note_written()
         every = self._settings.log_flush_interval_messages
@@ -517,8 +518,8 @@ class PartitionStorage:
     def flush(self) -> None:
         """Sync the log, without waiting for it."""
         self._unflushed = 0
-        if self._writer.file is not None:
-            self._writer.sync(Flushed())
+        if self.writer.file is not None:
+            self.writer.sync(Flushed())
 
     def on_flushed(self, flushed: Flushed) -> None:
         """Move the recovery point, if whole segments are durable."""
@@ -529,11 +530,11 @@ class PartitionStorage:
     def close(self, end_offset: int) -> None:
         """Sync everything, and note that the log up to an offset need not be verified again."""
         self._recovery_point = end_offset
-        self.journal.seal(self._writer.file, ("recovery_point", end_offset))
+        self.journal.seal(self.writer.file, ("recovery_point", end_offset))
 
     def is_written(self, written: GroupWritten) -> bool:
         """Whether the batches on their way are written now."""
-        if not self._writer.is_written(written):
+        if not self.writer.is_written(written):
             return False
         self._note_written()
         return True
@@ -549,7 +550,7 @@ class PartitionStorage:
 
     def has_failed(self, failed: DiskFailed) -> bool:
         """Whether the batches on their way could not be written."""
-        return self._writer.has_failed(failed)
+        return self.writer.has_failed(failed)
 
     def _frame(self, frame: LogFrame) -> tuple[Any, int]:
         batch = frame.batch
@@ -590,16 +591,16 @@ class PartitionStorage:
 
     # Segments
 
-    def _roll_if_due(self, offset: int, size: int) -> None:
-        """Begin a new segment if the present one is full or too old."""
-        settings = self._settings
+    def _roll_if_due(self, first: Batch, size: int) -> None:
+        """Begin a new segment before a batch if the present one is full or too old."""
+        settings, offset = self._settings, first.base_offset
         if not self._segments:
             self._roll(offset)
             return
         active = self._segments[-1]
         full = active.file.size + size > settings.log_segment_bytes
-        if active.file.size and (full or self._effects.now > active.expires_us):
-            self._writer.sync(Flushed(before=offset))
+        if active.file.size and (full or first.append_time_us > active.expires_us):
+            self.writer.sync(Flushed(before=offset))
             self._roll(offset)
 
     def _roll(self, offset: int) -> None:
@@ -614,9 +615,9 @@ class PartitionStorage:
                 self._disk, self._folder, offset, self._settings.log_index_interval_bytes,
                 self._effects.origin_us,
             )  # fmt: skip
-        self._expires_us = self._effects.now + self._settings.log_roll_ms * 1_000
+        self._expires_us = self._effects.true_now + self._settings.log_roll_ms * 1_000
         self._segments.append(StoredSegment(offset, file, self._expires_us))
-        self._writer.use(file)
+        self.writer.use(file)
         # Only the plainest way of writing has a shortcut.
         settings = self._settings
         plain = (
@@ -632,7 +633,7 @@ class PartitionStorage:
         The segment that is written stays, unless all its records may be removed: then it is
         complete, as in Kafka, and a new one begins with the next batch.
         """
-        if offset >= end_offset and self._segments and not self._writer.busy:
+        if offset >= end_offset and self._segments and not self.writer.busy:
             if self._segments[-1].base_offset < end_offset:
                 self._roll(end_offset)
             return end_offset
