@@ -200,6 +200,27 @@ def test_after_an_orderly_stop_only_what_is_read_is_verified(tmp_path: Path) -> 
         assert not cluster.events.of("log_damaged")
 
 
+def test_what_is_written_after_a_cut_is_verified(tmp_path: Path) -> None:
+    with opened(tmp_path) as cluster:
+        cluster.create_topic("orders")
+        for number in range(4):
+            send(cluster, [number], f"shop-{number}")
+    [segment] = segments(tmp_path)
+    data = segment.read_bytes()
+    segment.write_bytes(data[: len(data) // 2])
+    with opened(tmp_path) as cluster:
+        for number in range(2):
+            send(cluster, [number], f"later-{number}")
+        assert cluster.inspect(ORDERS).end_offset == 4
+        cluster.system.crash("broker-0")
+    flipped = bytearray(segment.read_bytes())
+    flipped[-3] ^= 16
+    segment.write_bytes(flipped)
+    with opened(tmp_path) as cluster:
+        assert cluster.inspect(ORDERS).end_offset == 3
+        assert len(cluster.events.of("log_truncated")) == 1
+
+
 def test_complete_segments_are_not_verified_again_after_a_crash(tmp_path: Path) -> None:
     with opened(tmp_path, log_segment_bytes=300) as cluster:
         cluster.create_topic("orders", type=str)
