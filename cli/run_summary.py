@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..model.durations import SECOND_US, format_duration, to_us
-from ..model.summary.summary import GroupSummary, Latency, Summary, Traffic
+from ..model.summary.summary import GroupSummary, Latency, Recovery, Summary, Traffic
 from ..scenarios.objectives import ObjectiveResult
 from ..scenarios.runner import Run
 from ..scenarios.scenario import Scenario
@@ -190,12 +190,25 @@ def _failures(summary: Summary) -> Iterator[str]:
         yield f"lost: {count:,} records, {cause}"
     if summary.given_up:
         yield f"given up by producers: {summary.given_up:,} records"
+    yield from _recovery(summary.recovery)
     for fault in summary.faults[:_MAX_FAULTS]:
         where = f"{fault.node} to {fault.peer}" if fault.peer else fault.node
         detail = f", {fault.detail}" if fault.detail else ""
         yield f"{format_duration(fault.at_us):>10}  {fault.kind} {where}{detail}"
     if summary.fault_count > _MAX_FAULTS:
         yield f"            and {summary.fault_count - _MAX_FAULTS} more faults"
+
+
+def _recovery(found: Recovery) -> Iterator[str]:
+    """Yield lines about what brokers found on their disks."""
+    if found.logs:
+        logs = "1 log" if found.logs == 1 else f"{found.logs:,} logs"
+        longest = format_duration(found.longest_us)
+        yield f"read from disk: {logs} with {found.records:,} records, the longest in {longest}"
+    if found.truncated:
+        yield f"damaged at the end and cut off: {found.truncated:,} of these logs"
+    if found.damaged:
+        yield f"damaged on disk and not readable: {found.damaged:,} records"
 
 
 def _unprocessed(group: GroupSummary) -> list[tuple[str, int]]:

@@ -42,7 +42,7 @@ from .lag_tracker import (
 )
 from .ownership import OWNERSHIP_KINDS, Ownership
 from .series import DurationHistogram, Ints
-from .summary import Fault, GroupSummary, Loss, Summary, latency
+from .summary import Fault, GroupSummary, Loss, Recovery, Summary, latency
 
 MAX_FAULTS: Final = 1_000
 """Number of faults that a summary lists."""
@@ -67,10 +67,13 @@ ROLES: Final = {
     kinds.SUBSCRIPTION_REMOVED: POSITION_CHANGE,
 }
 """Kinds of events that the lag tracker needs, and their roles there."""
+RECOVERY: Final = frozenset((kinds.LOG_RECOVERED, kinds.LOG_TRUNCATED, kinds.LOG_DAMAGED))
+"""Kinds of events about logs on disks."""
 RARE: Final = (
     OWNERSHIP_KINDS
     | FAULTS
     | LOSSES
+    | RECOVERY
     | {kinds.OFFSET_RESET, kinds.OFFSET_REWOUND, kinds.SUBSCRIPTION_REMOVED}
 )
 """Kinds that are processed event by event."""
@@ -105,6 +108,7 @@ class Counters:
         self._losses: dict[tuple[int, str, str, str | None], int] = defaultdict(int)
         self._faults: list[Fault] = []
         self._fault_count = 0
+        self._recovery = Recovery()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the next events."""
@@ -175,6 +179,7 @@ class Counters:
             losses=tuple(Loss(*where, records) for where, records in losses),
             faults=tuple(self._faults),
             fault_count=self._fault_count,
+            recovery=self._recovery,
         )
 
     # Processing a part of a batch
@@ -283,6 +288,21 @@ class Counters:
                 self._lost[event.reason or "unknown"] += count
                 if event.group is not None:
                     self._counters_of(event.group).lost += count
+
+        elif event.kind in RECOVERY:
+            self._count_recovery(event)
+
+    def _count_recovery(self, event: Event) -> None:
+        found, count = self._recovery, event.count or 0
+        if event.kind == kinds.LOG_TRUNCATED:
+            self._recovery = attrs.evolve(found, truncated=found.truncated + 1)
+        elif event.kind == kinds.LOG_DAMAGED:
+            self._recovery = attrs.evolve(found, damaged=found.damaged + count)
+        elif count:
+            self._recovery = attrs.evolve(
+                found, logs=found.logs + 1, records=found.records + count,
+                longest_us=max(found.longest_us, event.total or 0),
+            )  # fmt: skip
 
     # Look-ups
 

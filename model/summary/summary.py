@@ -304,6 +304,22 @@ class Fault:
 
 
 @attrs.frozen
+class Recovery:
+    """What brokers found on their disks when they were started again."""
+
+    logs: int = 0
+    """Number of logs with records that were read."""
+    records: int = 0
+    """Records in them."""
+    longest_us: int = 0
+    """The longest time that reading one took."""
+    truncated: int = 0
+    """Number of logs that were cut off because their end was damaged."""
+    damaged: int = 0
+    """Records that were found to be damaged when they were read later."""
+
+
+@attrs.frozen
 class Summary:
     """The summary of a run."""
 
@@ -339,6 +355,8 @@ class Summary:
     """The first thousand faults."""
     fault_count: int
     """Number of faults."""
+    recovery: Recovery = Recovery()
+    """What brokers found on their disks."""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to dicts, lists, strings and numbers, which can be written as JSON."""

@@ -67,6 +67,15 @@ def test_records_that_wait_at_the_end_are_shown_with_a_lower_bound(tiny: Path) -
     assert "≥: at least; records that still wait at the end count with their age then." in printed
 
 
+def test_the_summary_says_what_brokers_found_on_their_disks(tiny: Path) -> None:
+    power_loss = '\n[[timeline]]\nat = "3s"\ndo = "power_loss"\ntarget = "broker-0"\nfor = "1s"\n'
+    tiny.write_text(TINY + power_loss)
+    disk = ("--set", "cluster.storage=disk", "--set", 'cluster.disk={ writeback = "1s" }')
+    printed = wavetank("run", tiny, *disk).stdout
+    assert re.search(r"read from disk: \d logs? with [\d,]+ records, the longest in ", printed)
+    assert "damaged at the end and cut off: " in printed
+
+
 def test_options_override_the_scenario(tiny: Path) -> None:
     changes = ("--set", "groups[0].consumers=3", "--set", "topics[0].partitions=6")
     result = wavetank("run", tiny, "--json", "--seed", 9, "--duration", "3s", *changes)
@@ -139,7 +148,7 @@ def test_a_full_disk_ends_a_run_with_one_line(tiny: Path, tmp_path: Path, limit:
     if limit > 100:
         shown = wavetank("show", tmp_path / "run")
         assert shown.exit_code == FAILURE
-        assert re.search(r"failed at .+ s: cannot write", shown.stdout)
+        assert re.search(r"failed at .+s: cannot write", shown.stdout)
 
 
 def test_a_full_disk_ends_a_long_run_at_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

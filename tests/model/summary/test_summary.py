@@ -471,6 +471,19 @@ def test_faults_are_listed_up_to_a_thousand_and_counted() -> None:
     assert (fault.at_us, fault.kind, fault.node, fault.peer) == (7, "link_cut", "n7", "b")
 
 
+def test_what_brokers_found_on_their_disks_is_counted() -> None:
+    events = [
+        Event(0, 0, "log_recovered", topic="orders", partition=0, count=0, total=9),
+        Event(1, 5, "log_recovered", topic="orders", partition=0, count=40, total=700),
+        Event(2, 5, "log_recovered", topic="orders", partition=1, count=2, total=30),
+        Event(3, 5, "log_truncated", topic="orders", partition=1),
+        Event(4, 9, "log_damaged", topic="orders", partition=0, base_offset=3, count=10),
+    ]
+    found = summary_of(events, S).recovery
+    assert (found.logs, found.records, found.longest_us) == (2, 42, 700)
+    assert (found.truncated, found.damaged) == (1, 10)
+
+
 def test_given_up_deduplicated_and_removed_records_are_counted() -> None:
     events = [
         partition_event(0, "given_up", producer="p", base_offset=0, count=3, reason="too late"),
