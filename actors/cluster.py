@@ -31,6 +31,7 @@ from ..model.messages.cluster import (
 from ..model.messages.group import DescribeGroup, GroupView, SetAssignor
 from ..model.messages.share import DELIVERIES, Delivery
 from ..model.numbers import check_whole
+from ..model.payloads import PAYLOAD_STORE
 from ..model.settings import ClusterSettings, ConsumerSettings, ProducerSettings, describe_ignored
 from ..model.topics import Cleanup, Topic, TopicPartition
 from ..model.views import ClusterView, TopicView
@@ -38,6 +39,7 @@ from ..strategies.assignment import EVERYONE, resolve
 from ..strategies.partitioning import partitioner as resolve_partitioner
 from .broker.broker import Broker
 from .broker.controller import Controller
+from .broker.disk_payload_store import DiskPayloadStore
 from .broker.payload_store import PayloadStore
 from .client.load_generator import LoadGenerator
 from .client.payload_client import fetch_payload
@@ -149,6 +151,8 @@ class Cluster:
         for _ in range(brokers):
             self._spawn_broker()
         self._wait_for_brokers(self.brokers)
+        if any(topic.payloads == "external" for topic in self._last_metadata.topics.values()):
+            self._payload_store()  # topics of an earlier process
 
     @classmethod
     def simulated(
@@ -477,14 +481,9 @@ class Cluster:
             serializer=serializer,
         )  # fmt: skip
         if self.settings.storage == "disk" and isinstance(self.system, LiveSystem):
-            if topic.payloads == "external":
-                raise BadValueError(
-                    f"topic {name!r}: payloads = 'external': expected 'inline' in a cluster with a "
-                    "data_dir"
-                )
             topic = attrs.evolve(topic, serializer=topic.make_serializer().name)
         if topic.payloads == "external":
-            topic = attrs.evolve(topic, payload_store=self._payload_store())
+            self._payload_store()
         self._order(CreateTopic(topic))
         return self._last_metadata.topics[name]
 
@@ -813,8 +812,12 @@ class Cluster:
 
     def _payload_store(self) -> Ref:
         if self.payload_store is None:
+            kind: type[PayloadStore] | type[DiskPayloadStore] = PayloadStore
+            argument: Any = self.payload_dir
+            if self.settings.storage == "disk" and self.payload_dir is None:
+                kind, argument = DiskPayloadStore, self.settings.flush == "commit"
             self.payload_store = self.system.spawn(
-                PayloadStore, "payloads", self.payload_dir, node="payloads"
+                kind, PAYLOAD_STORE, argument, node=PAYLOAD_STORE
             )
         return self.payload_store
 

@@ -401,7 +401,8 @@ class Controller(Actor):
             self.last_epochs[partition] = placement.epoch
             del self.reserved[partition]
             if placement.broker is not None:
-                self.send(self.brokers[placement.broker].ref, Drop(partition, lost=False))
+                drop = Drop(partition, lost=False, deleted=True)
+                self.send(self.brokers[placement.broker].ref, drop)
         self.record(kinds.TOPIC_DELETED, topic=delete.name)
         self.publish_metadata()
         self.promise(self.sender, RequestDone(self.metadata()))

@@ -74,7 +74,6 @@ def topic_entry(topic: Topic) -> Entry:
     """Describe a topic."""
     fields = attrs.asdict(topic, recurse=False)
     fields["type"] = f"{topic.type.__module__}:{topic.type.__qualname__}"
-    del fields["payload_store"]
     return ("topic", fields)
 
 

@@ -182,8 +182,7 @@ class Journal:
 
     def sync(self, message: object) -> None:
         """Sync the changes that are written; then the actor gets the message."""
-        assert self._writer.file is not None
-        self._writer.file.sync(message)
+        self._writer.sync(message)
 
     def on_written(self, written: GroupWritten) -> None:
         """Send what waited for these changes, and write those that waited."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import abc
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from fnmatch import fnmatchcase
 from functools import partial
@@ -25,6 +25,7 @@ import attrs
 
 from ...model.disk import (
     HEALTHY,
+    NO_FILE,
     NO_ROOM,
     SYNC_ERROR,
     WRITE_ERROR,
@@ -89,6 +90,16 @@ class FolderRead:
     is recorded, as `FileContents.lost`."""
 
 
+@attrs.frozen
+class FileRead:
+    """The contents of a part of a file."""
+
+    message: object
+    """The message that came with the order."""
+    contents: FileContents
+    """The frames; a file that cannot be read counts as damaged."""
+
+
 class OpenFile(abc.ABC):
     """A file that one actor appends to."""
 
@@ -116,6 +127,10 @@ class OpenFile(abc.ABC):
     def truncate(self, size: int) -> None:
         """Remove the frames beyond a position."""
 
+    def close(self) -> None:
+        """Close it after the orders so far: an actor with many files must not keep all open."""
+        return None
+
 
 class ActorDisk(abc.ABC):
     """The disk of a node, for one of its actors. Names of files are paths with slashes."""
@@ -127,6 +142,10 @@ class ActorDisk(abc.ABC):
     @abc.abstractmethod
     def read_folder(self, folder: str, scanners: Scanners, message: object) -> None:
         """Read the files of a folder that there are scanners for; the answer is a `FolderRead`."""
+
+    @abc.abstractmethod
+    def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
+        """Read the frames between two positions of a file; the answer is a `FileRead`."""
 
     @abc.abstractmethod
     def rename(self, name: str, to: str) -> None:
@@ -224,6 +243,20 @@ class SimulatedFile:
         return FileContents(tuple(frames), ends, self.size, damage, tuple(lost), unsynced)
 
 
+    def part(self, start: int, end: int) -> FileContents:
+        """Read the frames that begin between two positions, up to the first damaged one."""
+        first = bisect_right(self.ends, start)
+        last = bisect_left(self.ends, end) + 1
+        frames, ends = self.frames[first:last], self.ends[first:last]
+        size = min(end, self.size) - start
+        good = next((n for n, each in enumerate(frames) if type(each) is DamagedFrame), len(frames))
+        damage = None
+        if good < len(frames):
+            where = ends[good - 1] if good else start
+            damage = Damage(self.name, where, "the checksum does not match")
+        return FileContents(tuple(frames[:good]), tuple(ends[:good]), size, damage)
+
+
 class SimulatedOpenFile(OpenFile):
     """A simulated file, opened by one actor."""
 
@@ -286,6 +319,15 @@ class SimulatedActorDisk(ActorDisk):
         take_lost = partial(self._disk.take_lost, start, tuple(scanners))
         due_us = self._disk.reserve(0, size)
         self._disk.finish(self._host, due_us, FolderRead(message, files, take_lost))
+
+    def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
+        file = self._disk.files.get(name)
+        if file is None:
+            contents = FileContents((), (), 0, Damage(name, start, NO_FILE))
+        else:
+            contents = file.part(start, end)
+        due_us = self._disk.reserve(0, contents.size)
+        self._disk.finish(self._host, due_us, FileRead(message, contents))
 
     def rename(self, name: str, to: str) -> None:
         self._disk.rename(name, to)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ...model.disk import (
+    NO_FILE,
     NO_ROOM,
     SYNC_ERROR,
     WRITE_ERROR,
@@ -38,9 +39,11 @@ from .disk import (
     ActorDisk,
     DiskFailed,
     DiskOperation,
+    FileRead,
     FolderRead,
     NodeDisk,
     OpenFile,
+    Scan,
     Scanners,
     choose_file,
 )
@@ -157,6 +160,9 @@ class LiveOpenFile(OpenFile):
 
         self._disk.order(DiskOrder(work, self._host))
 
+    def close(self) -> None:
+        self._disk.order(DiskOrder(lambda: self._disk.close(self._file), self._host))
+
 
 class LiveActorDisk(ActorDisk):
     """A live disk, for one actor."""
@@ -179,6 +185,20 @@ class LiveActorDisk(ActorDisk):
                 if file.suffix in scanners
             }
             return FolderRead(message, read)
+
+        self._disk.order(DiskOrder(work, self._host))
+
+    def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
+        path = self._disk.folder / name
+
+        def work() -> FileRead:
+            try:
+                contents = scan_file(path, name, {path.suffix: scan}, start, end)
+            except FileNotFoundError:
+                contents = FileContents((), (), 0, Damage(name, start, NO_FILE))
+            except OSError as error:
+                contents = FileContents((), (), 0, Damage(name, start, describe_error(error)))
+            return FileRead(message, contents)
 
         self._disk.order(DiskOrder(work, self._host))
 
@@ -211,12 +231,15 @@ def _nothing() -> None:
     """The work of an order that is only an append."""
 
 
-def scan_file(path: Path, name: str, scanners: Scanners) -> FileContents:
-    """Read the frames of a file, with the scanner for its suffix."""
+def scan_file(
+    path: Path, name: str, scanners: Scanners, start: int = 0, end: int | None = None
+) -> FileContents:
+    """Read the frames of a file or a part of it, with the scanner for its suffix."""
     with path.open("rb") as file:
         descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
+        size = (size if end is None else min(size, end)) - start
         return scanners[path.suffix](
-            name, lambda position, count: os.pread(descriptor, count, position), size
+            name, lambda position, count: os.pread(descriptor, count, start + position), size
         )
 
 
@@ -252,6 +275,12 @@ class LiveDisk(NodeDisk):
         file = self._files.pop(name, None)
         if file is not None:
             file.close()
+
+    def close(self, file: LiveFile) -> None:
+        """Close a file, and forget it unless a power loss could still damage it."""
+        file.close()
+        if not file.ends:
+            self._files.pop(file.name, None)
 
     def order(self, order: DiskOrder) -> None:
         """Have an order carried out after those before it."""

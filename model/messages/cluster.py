@@ -324,6 +324,8 @@ class Drop:
     """The partition."""
     lost: bool
     """Whether to record the records as lost; not for a deleted topic."""
+    deleted: bool = False
+    """Whether the topic was deleted, so that its external payloads are not needed any more."""
 
 
 @attrs.frozen

@@ -42,7 +42,6 @@ OPAQUE = {
     "SendMany.values": "the user's",
     "SendMany.keys": "the user's",
     "KeysView.hot": "the user's keys",
-    "Topic.payload_store": "an address",
     "Leader.ref": "an address",
     "Metadata.coordinators": "addresses",
     "Lead.controller": "an address",
@@ -57,6 +56,7 @@ OPAQUE = {
     "StoredGroup.assignor": "a name or a function of the user",
     "DiskFailed.message": "the message that the actor gave the disk, for itself",
     "FolderRead.message": "the message that the actor gave the disk, for itself",
+    "FileRead.message": "the message that the actor gave the disk, for itself",
     "FileContents.frames": "what the actor had written, or the disk decoded",
     "FileContents.lost": "what the actor had written",
 }
