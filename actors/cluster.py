@@ -143,7 +143,7 @@ class Cluster:
         self.payload_store: Ref | None = None
         """The actor that stores external payloads, once a topic has them."""
         self.controller = self.system.spawn(
-            Controller, "controller", self.settings, node="controller"
+            Controller, "controller", self.settings, {}, node="controller"
         )
         """The controller's address."""
         self.brokers: list[str] = []
@@ -584,8 +584,9 @@ class Cluster:
 
         Raises:
             UnknownNameError: There is no such delivery, assignor or setting.
-            BadValueError: The group exists already, a setting is out of range, or an assignor is
-                given for a delivery that does not divide the partitions.
+            BadValueError: The group exists already, a setting is out of range, an assignor is
+                given for a delivery that does not divide the partitions, or the group is one of the
+                `data_dir` whose assignor was a function, and no assignor is given.
         """
         if delivery not in DELIVERIES:
             raise UnknownNameError("delivery", str(delivery), DELIVERIES)
@@ -602,12 +603,13 @@ class Cluster:
             )
         group = ConsumerGroup(self, name, wanted, chosen, delivery, acks)
         if delivery == "exclusive":
-            rule = chosen.partition_assignment_strategy or assignor or "range"
+            rule = chosen.partition_assignment_strategy or assignor
         else:
             rule = EVERYONE
             if assignor is not None:
                 group._require_exclusive(assignor)
-        resolve(rule)
+        if rule is not None:
+            resolve(rule)
         dead_letter_topic = chosen.dead_letter_topic
         if dead_letter_topic is not None and dead_letter_topic not in self.metadata().topics:
             self.create_topic(dead_letter_topic)

@@ -85,7 +85,7 @@ class GroupConfig:
     topics: tuple[str, ...]
     """Topics that its members subscribe to unless they choose others."""
     assignor: Any
-    """The assignor: a name or a function."""
+    """The assignor: a name or a function; `None` for the default."""
     initial_delay_ms: int
     """Time to wait for more members before the first rebalance of an empty group."""
 
