@@ -610,9 +610,8 @@ class Cluster:
                 group._require_exclusive(assignor)
         if rule is not None:
             resolve(rule)
-        dead_letter_topic = chosen.dead_letter_topic
-        if dead_letter_topic is not None and dead_letter_topic not in self.metadata().topics:
-            self.create_topic(dead_letter_topic)
+        if chosen.dead_letter_topic is not None:
+            self._prepare_dead_letters(name, wanted, chosen.dead_letter_topic)
         delay_ms = self.settings.group_initial_rebalance_delay_ms
         reservation = Reservation(name, chosen.auto_offset_reset, chosen.subscriber_ttl_ms * 1_000)
         self._order(CreateGroup(name, GroupConfig(name, wanted, rule, delay_ms), reservation))
@@ -811,6 +810,20 @@ class Cluster:
         if self._dead_letter_producer is None:
             self._dead_letter_producer = self.producer("republisher", "manual", linger_ms=0)
         return self._dead_letter_producer
+
+    def _prepare_dead_letters(self, group: str, topics: Sequence[str], dead: str) -> None:
+        """Create the topic for the dead letters of others, which keeps references as they do."""
+        known = self.metadata().topics
+        kinds = sorted({known[topic].payloads for topic in topics if topic in known})
+        if dead not in known:
+            self.create_topic(dead, payloads="external" if kinds == ["external"] else "inline")
+        found = self._last_metadata.topics[dead]
+        if found.serializer is not None and any(kind != found.payloads for kind in kinds):
+            raise BadValueError(
+                f"group {group!r}: dead_letter_topic = {dead!r} has payloads = {found.payloads!r}: "
+                f"expected one for topics with payloads = {' and '.join(map(repr, kinds))}, as "
+                "references and values cannot be stored in one topic"
+            )
 
     def _payload_store(self) -> Ref:
         if self.payload_store is None:

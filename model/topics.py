@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 

@@ -242,7 +242,6 @@ class SimulatedFile:
         ends = tuple(self.ends[: len(frames)])
         return FileContents(tuple(frames), ends, self.size, damage, tuple(lost), unsynced)
 
-
     def part(self, start: int, end: int) -> FileContents:
         """Read the frames that begin between two positions, up to the first damaged one."""
         first = bisect_right(self.ends, start)

@@ -238,9 +238,15 @@ def scan_file(
     with path.open("rb") as file:
         descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
         size = (size if end is None else min(size, end)) - start
-        return scanners[path.suffix](
+        found = scanners[path.suffix](
             name, lambda position, count: os.pread(descriptor, count, start + position), size
         )
+    if not start:
+        return found
+    damage = found.damage
+    if damage is not None:
+        damage = attrs.evolve(damage, position=start + damage.position)
+    return attrs.evolve(found, ends=tuple(start + end for end in found.ends), damage=damage)
 
 
 class LiveDisk(NodeDisk):

@@ -436,9 +436,7 @@ def test_a_send_waits_while_the_payload_store_is_paused(make: Callable[..., wt.C
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_record_has_its_value_on_a_faulty_network(
-    seed: int, tmp_path: Path
-) -> None:
+def test_every_record_has_its_value_on_a_faulty_network(seed: int, tmp_path: Path) -> None:
     with wt.Cluster.simulated(seed=seed, brokers=2, payload_dir=tmp_path) as cluster:
         cluster.create_topic("videos", partitions=2, payloads="external")
         producer = cluster.producer("studio", batch_size=400, **HURRY)

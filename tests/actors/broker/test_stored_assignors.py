@@ -19,7 +19,7 @@ def last_takes_all(members: Any, partitions: Any) -> dict[str, Any]:
     """Assign everything to the last member."""
     *others, last = sorted(member.id for member in members)
     everything = [wt.TopicPartition(t, p) for t in partitions for p in range(partitions[t])]
-    return {last: everything, **{other: () for other in others}}
+    return {last: everything, **dict.fromkeys(others, ())}
 
 
 def assigned(group: Any) -> list[int]:
