@@ -553,8 +553,8 @@ def test_a_second_cluster_on_the_same_directory_does_not_overwrite(tmp_path: Pat
 
 def digest(seed: int, payload_dir: Path | None) -> str:
     """The digest of a run with sends of one and of many, a removal, a crash and a missing value."""
-    network = wt.network.uniform("200us", "900us")
-    with wt.Cluster.simulated(seed, brokers=2, network=network, payload_dir=payload_dir) as cluster:
+    options: Any = {"storage": "memory", "network": wt.network.uniform("200us", "900us")}
+    with wt.Cluster.simulated(seed, brokers=2, payload_dir=payload_dir, **options) as cluster:
         cluster.create_topic("videos", partitions=3, payloads="external")
         fill(cluster, VALUES)
         records = read(cluster)
