@@ -37,7 +37,8 @@ class PayloadDrops:
 
     def drop_before(self, offset: int, payloads: tuple[Payload, ...]) -> None:
         """Have payloads removed once it is durable that the log begins at an offset."""
-        self._before.append((offset, payloads))
+        if payloads:
+            self._before.append((offset, payloads))
 
     def start_stored(self, offset: int) -> None:
         """Note that it is durable that the log begins at an offset, or later."""
@@ -45,7 +46,8 @@ class PayloadDrops:
 
     def drop_compacted(self, number: int, payloads: tuple[Payload, ...]) -> None:
         """Have payloads removed once a compaction is durable."""
-        self._compacted.append((number, payloads))
+        if payloads:
+            self._compacted.append((number, payloads))
 
     def compaction_stored(self, number: int) -> None:
         """Note that a compaction, and all before it, are durable."""
