@@ -15,8 +15,8 @@ from pykka import Timeout
 from ..model.callables import require_plain
 from ..model.disk import DiskModel
 from ..model.durations import Duration, format_duration, to_us
-from ..model.errors import BadValueError, UnknownNameError
-from ..model.messages.client import Fetch, Inspect, OutOfRange, PartitionView
+from ..model.errors import BadValueError, UnknownNameError, WavetankError
+from ..model.messages.client import Fetch, Inspect, OutOfRange, PartitionView, RecordsDamaged
 from ..model.messages.cluster import (
     CreateGroup,
     CreatePartitions,
@@ -179,6 +179,7 @@ class Cluster:
         log_segment_bytes: int = 1_073_741_824,
         log_roll_ms: int = 604_800_000,
         log_index_interval_bytes: int = 4_096,
+        log_cache_bytes: int | None = None,
         log_retention_check_interval_ms: int = 5_000,
         timer_stagger_percent: int = 0,
         timer_jitter_percent: int = 0,
@@ -216,6 +217,9 @@ class Cluster:
             log_segment_bytes: Size at which a new segment of a log begins.
             log_roll_ms: Age at which a new segment of a log begins.
             log_index_interval_bytes: Bytes between two entries of the indexes of a log in files.
+            log_cache_bytes: Bytes of the newest records of each partition on disk that stay in
+                memory. Older ones are read from the disk. By default 16 MiB if the files are real,
+                and everything in a simulation.
             log_retention_check_interval_ms: How often a partition looks for records to remove.
             timer_stagger_percent: Heartbeats and other periodic work begin at a random moment
                 within this share of their first interval. Scenarios have 100.
@@ -240,6 +244,7 @@ class Cluster:
             log_segment_bytes=log_segment_bytes,
             log_roll_ms=log_roll_ms,
             log_index_interval_bytes=log_index_interval_bytes,
+            log_cache_bytes=log_cache_bytes,
             log_retention_check_interval_ms=log_retention_check_interval_ms,
             timer_stagger_percent=timer_stagger_percent,
             timer_jitter_percent=timer_jitter_percent,
@@ -275,6 +280,7 @@ class Cluster:
         log_segment_bytes: int = 1_073_741_824,
         log_roll_ms: int = 604_800_000,
         log_index_interval_bytes: int = 4_096,
+        log_cache_bytes: int | None = None,
         log_retention_check_interval_ms: int = 5_000,
         timer_stagger_percent: int = 0,
         timer_jitter_percent: int = 0,
@@ -306,6 +312,9 @@ class Cluster:
             log_segment_bytes: Size at which a new segment of a log begins.
             log_roll_ms: Age at which a new segment of a log begins.
             log_index_interval_bytes: Bytes between two entries of the indexes of a log in files.
+            log_cache_bytes: Bytes of the newest records of each partition on disk that stay in
+                memory. Older ones are read from the disk. By default 16 MiB if the files are real,
+                and everything in a simulation.
             log_retention_check_interval_ms: How often a partition looks for records to remove.
             timer_stagger_percent: Heartbeats and other periodic work begin at a random moment
                 within this share of their first interval. Scenarios have 100.
@@ -330,6 +339,7 @@ class Cluster:
             log_segment_bytes=log_segment_bytes,
             log_roll_ms=log_roll_ms,
             log_index_interval_bytes=log_index_interval_bytes,
+            log_cache_bytes=log_cache_bytes,
             log_retention_check_interval_ms=log_retention_check_interval_ms,
             timer_stagger_percent=timer_stagger_percent,
             timer_jitter_percent=timer_jitter_percent,
@@ -660,6 +670,7 @@ class Cluster:
         Raises:
             BadValueError: The partition does not have these offsets, or no longer.
             UnknownNameError: There is no such partition.
+            WavetankError: Some of the records are damaged on the disk.
         """
         offset, end = check_whole("offset", offset), check_whole("end", end)
         while offset < end:
@@ -670,6 +681,11 @@ class Cluster:
                 raise BadValueError(
                     f"{partition}: offset = {offset}: expected {answer.start_offset} to "
                     f"{answer.end_offset}"
+                )
+            if isinstance(answer, RecordsDamaged):
+                raise WavetankError(
+                    f"{partition}: the records from offset {answer.start_offset} to "
+                    f"{answer.end_offset - 1} are damaged on the disk"
                 )
             if not answer.batches:
                 return  # compaction has removed all records that were left up to the end

@@ -79,7 +79,6 @@ class DiskFaults:
 
 HEALTHY: Final = DiskFaults()
 
-NO_FILE: Final = "there is no such file"
 NO_ROOM: Final = "no space left on the disk"
 WRITE_ERROR: Final = "input/output error while writing"
 SYNC_ERROR: Final = "input/output error while syncing"

@@ -8,6 +8,7 @@ a cursor are stored as calls of its methods, because a cursor does the same with
 |---|---|
 | topic, id | the partition is one of the topic with this id |
 | start, offset | the log begins at this offset |
+| recovery_point, offset | the log before this offset is durable |
 | cursor, name, fields | a group's cursor |
 | change, name, method, arguments | a change of a cursor |
 | commit, group, offset, epoch | a group's committed offset, as its coordinator said |
@@ -66,6 +67,7 @@ class JournaledState:
     def __init__(self) -> None:
         self.topic_id: int | None = None
         self.start_offset = 0
+        self.recovery_point = 0
         self.names: dict[int, tuple[str, str]] = {}
         self._cursors: dict[str, Cursor] = {}
         self._terms: dict[str, SubscriptionConfig] = {}
@@ -106,6 +108,9 @@ class JournaledState:
 
     def _apply_start(self, offset: int) -> None:
         self.start_offset = offset
+
+    def _apply_recovery_point(self, offset: int) -> None:
+        self.recovery_point = offset
 
     def _apply_name(self, number: int, producer: str, instance: str) -> None:
         self.names[number] = producer, instance

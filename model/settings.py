@@ -289,6 +289,10 @@ class ClusterSettings:
     """Age at which a partition begins a new segment of its log."""
     log_index_interval_bytes: int = _whole(4_096)
     """Bytes of a log in a file between two entries of its indexes, which Kafka's tools use."""
+    log_cache_bytes: int | None = _maybe_whole()
+    """Bytes of the newest records of a partition on disk that its broker keeps in memory. Older
+    ones are read from the disk. By default 16 MiB if the files are real, and everything if the disk
+    is simulated. Topics that are compacted are kept in memory whole."""
     log_retention_check_interval_ms: int = _whole(5_000, least=1)
     """Time between two checks of a partition for records to remove."""
     timer_stagger_percent: int = _whole(100, most=100)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ...model.log.log import OffsetOutOfRangeError
-from ...model.messages.client import Fenced, Fetch, Fetched, NotLeader, OutOfRange, make_tuple
+from ...model.messages.client import (
+    Fenced,
+    Fetch,
+    Fetched,
+    NotLeader,
+    OutOfRange,
+    RecordsDamaged,
+    make_tuple,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
     from ..engine.effects import Effects
     from ..engine.ref import Ref
     from ..engine.timers import Timer
+    from .record_loader import RecordLoader
 
 
 @attrs.frozen
@@ -32,9 +41,19 @@ class WaitOver:
 class DelayedFetches:
     """The fetches of one partition."""
 
-    def __init__(self, effects: Effects, log: MemoryLog, cursors: Mapping[str, Cursor]) -> None:
+    def __init__(
+        self,
+        effects: Effects,
+        log: MemoryLog,
+        cursors: Mapping[str, Cursor],
+        loader: RecordLoader | None = None,
+    ) -> None:
+        """Answer fetches from a log; the loader reads records that are not in memory."""
         self.waiting: dict[tuple[Ref, int], tuple[Fetch, int]] = {}
         """By sender and request: a fetch, and when its wait is over."""
+        self._loading: dict[tuple[Ref, int], Fetch] = {}
+        """By sender and request: fetches whose records are being read from the disk."""
+        self._loader = loader
         self._timer: Timer | None = None
         self._timer_us = 0
         self._effects = effects
@@ -70,9 +89,10 @@ class DelayedFetches:
 
     def resign(self) -> None:
         """Send all waiting fetches to the partition's next leader."""
-        for sender, request in self.waiting:
+        for sender, request in (*self.waiting, *self._loading):
             self._effects.send(sender, NotLeader(request))
         self.waiting.clear()
+        self._loading.clear()
 
     def _set_timer(self, due_us: int) -> None:
         if self._timer is not None:
@@ -102,6 +122,9 @@ class DelayedFetches:
             # A minimum of one byte, the default, needs no sum.
             if min_bytes > 1 and log.available_bytes(offset) < min_bytes:
                 return False
+        loader = self._loader
+        if loader is not None and not loader.is_simple(offset) and log.start_offset <= offset:
+            return self._answer_from_disk(loader, fetch, sender, wait=wait)
         try:
             batches = log.read(offset, max_bytes=max_bytes)
         except OffsetOutOfRangeError:
@@ -109,3 +132,35 @@ class DelayedFetches:
             return True
         effects.send(sender, make_tuple(Fetched, (request, batches, end_offset)))
         return True
+
+    def _answer_from_disk(
+        self, loader: RecordLoader, fetch: Fetch, sender: Ref, *, wait: bool
+    ) -> bool:
+        """Answer a fetch of records that may not be in memory; return False if it has to wait.
+
+        Damaged records are not delivered: a fetch gets those before them, or is refused after its
+        maximum wait, so that a consumer which tries again does not do so at once.
+        """
+        request, offset, max_bytes, _, max_wait_us, *_ = fetch
+        log = self._log
+        damaged = loader.damaged_at(offset)
+        if damaged is not None:
+            if wait and max_wait_us:
+                return False
+            self._effects.send(sender, RecordsDamaged(request, *damaged))
+            return True
+        end = loader.readable_to(offset)
+        missing = loader.missing(offset, min(end, log.reached_by(offset, max_bytes)))
+        if missing:
+            self._loading[sender, request] = fetch
+            loader.load(missing, lambda: self._loaded(sender, request))
+            return True
+        batches = log.read(offset, max_bytes=max_bytes, up_to=end)
+        self._effects.send(sender, make_tuple(Fetched, (request, batches, log.end_offset)))
+        return True
+
+    def _loaded(self, sender: Ref, request: int) -> None:
+        """Answer a fetch whose records were read."""
+        fetch = self._loading.pop((sender, request), None)
+        if fetch is not None:
+            self.answer_or_delay(fetch, sender, self._effects.now)

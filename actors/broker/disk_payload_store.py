@@ -33,7 +33,7 @@ from ...model.payloads import (
     verify,
 )
 from ..engine.actor import Actor, receives
-from ..engine.disk import DiskFailed, FileRead, FolderRead
+from ..engine.disk import DiskFailed, FolderRead, FramesRead
 from ..engine.promise import settle
 
 if TYPE_CHECKING:
@@ -226,8 +226,8 @@ class DiskPayloadStore(Actor):
         wanted = ValueWanted(self.last_request)
         self.files.read(path_of(reference), _whole, 0, reference.size, wanted)
 
-    @receives(FileRead)
-    def on_file_read(self, read: FileRead) -> None:
+    @receives(FramesRead)
+    def on_file_read(self, read: FramesRead) -> None:
         assert isinstance(read.message, ValueWanted)
         reference, sender = self.gets.pop(read.message.request)
         damage = read.contents.damage

@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
+
 from ...model.disk import Damage, FileContents
 from ...model.journal import encode_entry, scan_entries
 from ...model.log import record_batch, segment
@@ -16,10 +18,10 @@ from .journal import JOURNAL, SNAPSHOT
 from .partition_storage import LogFrame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...model.serializers import Serializer
-    from ..engine.disk import Scanners
+    from ..engine.disk import Scan, Scanners
     from .journal import Entry
 
 
@@ -48,26 +50,69 @@ class FileCodec:
         """Read the files of the journal."""
         return {JOURNAL: scan_entries, SNAPSHOT: scan_entries}
 
-    def log_scanners(self, names: Mapping[int, tuple[str, str]]) -> Scanners:
+    def log_scanners(
+        self, names: Mapping[int, tuple[str, str]], verified_before: int, *, loaded: bool
+    ) -> Scanners:
         """Read segments, whose producers have these names by number."""
-        decode = partial(
-            record_batch.decode, names=names, origin_us=self._origin_us,
-            loads=self._serializer.loads,
-        )  # fmt: skip
-        return {segment.LOG: partial(scan_log, decode)}
+        scan = partial(self._scan_log, names, verified_before, loaded)
+        return {segment.LOG: scan}
+
+    def frame_scan(self, start: int) -> Scan:
+        """Read whole frames from a position on, and verify them."""
+        return partial(scan_frames, start)
+
+    def reload(self, batch: Batch, frame: bytes) -> Batch:
+        """Return a batch with its records, which its frame has."""
+        return record_batch.reload(
+            batch, frame, origin_us=self._origin_us, loads=self._serializer.loads
+        )
+
+    def _scan_log(
+        self,
+        names: Mapping[int, tuple[str, str]],
+        verified_before: int,
+        loaded: bool,
+        name: str,
+        read: Callable[[int, int], bytes],
+        size: int,
+    ) -> FileContents:
+        """Read the batches of a segment, up to the first damaged one."""
+        found = segment.scan(read, size, checksums=True, verified_before=verified_before)
+        frames = []
+        for index, position in enumerate(found.positions.tolist()):
+            header = found.header(index)
+            if loaded:
+                batch = record_batch.decode(
+                    read(position, header.size), names=names, origin_us=self._origin_us,
+                    loads=self._serializer.loads,
+                )  # fmt: skip
+            else:
+                batch = record_batch.locate(header, names=names, origin_us=self._origin_us)
+            frames.append(LogFrame(batch, header.producer_epoch))
+        return _contents(name, size, found, frames)
 
 
-def scan_log(
-    decode: Callable[[bytes], Batch], name: str, read: Callable[[int, int], bytes], size: int
+def scan_frames(start: int, name: str, read: Callable[[int, int], bytes], end: int) -> FileContents:
+    """Read the frames of a segment between two positions as bytes, up to the first damaged one."""
+    data = read(start, end - start)
+
+    def read_part(position: int, size: int) -> bytes:
+        return data[position - start : position - start + size]
+
+    found = segment.scan(read_part, start + len(data), start, checksums=True)
+    sizes = found.headers["size"].tolist()
+    frames = [read_part(*each) for each in zip(found.positions.tolist(), sizes, strict=True)]
+    contents = _contents(name, end - start, found, frames)
+    if contents.damage is None and start + len(data) < end:
+        cut_off = Damage(name, start + len(data), "the file ends here")
+        return attrs.evolve(contents, damage=cut_off)
+    return contents
+
+
+def _contents(
+    name: str, size: int, found: segment.SegmentScan, frames: Sequence[object]
 ) -> FileContents:
-    """Read the batches of a segment, up to the first damaged one."""
-    found = segment.scan(read, size, checksums=True)
-    frames, ends = [], []
-    for index, position in enumerate(found.positions.tolist()):
-        header = found.header(index)
-        data = read(position, header.size)
-        frames.append(LogFrame(decode(data), header.producer_epoch))
-        ends.append(position + header.size)
+    ends = (found.positions + found.headers["size"]).tolist()
     damage = found.damage
     return FileContents(
         tuple(frames), tuple(ends), size,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ...model.disk import FileContents
-    from ..engine.disk import ActorDisk, DiskFailed
+    from ..engine.disk import ActorDisk, DiskFailed, OpenFile
     from ..engine.effects import Effects
     from ..engine.ref import Ref
 
@@ -111,6 +111,8 @@ class Journal:
         self._failed = False
         """Whether a write has failed that is to be tried again."""
         self._begun = False
+        self._plain = effects.time_is_virtual and not sync
+        """Whether an entry is a frame as it is, and counts once it is written."""
         self._has_snapshot = False
         """Whether the state of this life is on the disk."""
 
@@ -163,7 +165,7 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         """Write a change; before `begin` there is nothing to do, as its snapshot has the change."""
-        if not self._begun:
+        if not self._begun or self._write_at_once(entry):
             return
         # Now or never: the change of this entry may be made only after this call.
         self._consider_snapshot()
@@ -172,6 +174,27 @@ class Journal:
         self._waiting.append(entry)
         if not self._writer.busy and not self._failed:
             self._write_waiting()
+
+    def _write_at_once(self, entry: Entry) -> bool:
+        """Write a change if that takes no time, and nothing else is to be done; or do nothing.
+
+        Nearly all changes of a simulation take this way.
+        """
+        writer = self._writer
+        if (
+            self._plain
+            and self._in_file
+            and self._written == self._added
+            and self._entries <= ENTRIES
+            and self._has_snapshot
+            and writer.file is not None
+            and writer.file.append_at_once(entry, SIMULATED_SIZE)
+        ):
+            self._added = self._written = self._added + 1
+            self._entries += 1
+            self._in_file += 1
+            return True
+        return False
 
     def send(self, to: Ref, message: object) -> None:
         """Send a message as soon as all changes so far are on the disk."""
@@ -183,6 +206,13 @@ class Journal:
     def sync(self, message: object) -> None:
         """Sync the changes that are written; then the actor gets the message."""
         self._writer.sync(message)
+
+    def seal(self, log: OpenFile | None, entry: Entry) -> None:
+        """Sync a log, and then write a last entry: the actor stops."""
+        if self._begun and self._writer.file is not None and not self._failed:
+            entries = [entry] if self._in_file else [(CONTINUES, self._in_file_before), entry]
+            frames = [(self._encode(each), SIMULATED_SIZE) for each in entries]
+            self._disk.seal(log, self._writer.file, frames)
 
     def on_written(self, written: GroupWritten) -> None:
         """Send what waited for these changes, and write those that waited."""

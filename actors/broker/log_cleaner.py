@@ -23,7 +23,7 @@ from .payload_drops import PayloadDrops
 from .share_partition import ALL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...model.log.batch import Batch
     from ...model.log.cursor import Cursor
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..engine.effects import Effects
     from .journal import Entry
     from .partition_storage import PartitionStorage
+    from .record_loader import RecordLoader
     from .share_partition import SharePartition
 
 
@@ -80,6 +81,7 @@ class LogCleaner:
         *,
         storage: PartitionStorage | None = None,
         producers: ProducerStateManager | None = None,
+        loader: RecordLoader | None = None,
     ) -> None:
         """Begin with leases and reservations of the leader before, as in `PartitionState`."""
         self.leases = {group: GroupLease(heard_us, ttl_us) for group, heard_us, ttl_us in leases}
@@ -94,6 +96,7 @@ class LogCleaner:
         self._cursors = cursors
         self._share_partitions = share_partitions
         self._storage = storage
+        self._loader = loader
         self._producers = producers or ProducerStateManager()
         self._record = partial(effects.record, topic=partition.topic, partition=partition.partition)
 
@@ -103,7 +106,21 @@ class LogCleaner:
         if self._topic.cleanup == "compact":
             self._compact()
         else:
-            self._remove_before(self._removal_limit())
+            limit = self._removal_limit()
+            if limit > self._log.start_offset:
+                self._when_loaded(limit, partial(self._remove_before, limit))
+
+    def _when_loaded(self, limit: int, act: Callable[[], None]) -> None:
+        """Remove records once those are in memory that have to be looked at."""
+        log, loader = self._log, self._loader
+        if loader is None:
+            act()
+        elif self._topic.payloads == "external":
+            loader.when_loaded(log.start_offset, limit, act)
+        else:
+            positions = [cursor.committed or 0 for cursor in self._cursors.values()]
+            positions += [reserved.offset for reserved in self.reservations.values()]
+            loader.when_divisible((limit, *positions), act)
 
     def _expire_leases(self) -> None:
         now_us = self._effects.now
@@ -189,16 +206,25 @@ class LogCleaner:
                 self.payload_drops.drop_before(limit, payloads)
                 self._storage.start_moved(limit)
 
-    def drop_all_payloads(self) -> None:
-        """Have the payloads of all records removed: the topic was deleted."""
-        log = self._log
-        self.payload_drops.drop_waiting()
-        self.payload_drops.drop(self._payloads(log.pieces(log.start_offset, log.end_offset)))
+    def drop_all_payloads(self, then: Callable[[], None]) -> None:
+        """Have the payloads of all records removed, as the topic was deleted; then go on."""
+        log, loader = self._log, self._loader
+
+        def drop() -> None:
+            self.payload_drops.drop_waiting()
+            self.payload_drops.drop(self._payloads(log.pieces(log.start_offset, log.end_offset)))
+            then()
+
+        if loader is None or self._topic.payloads == "inline":
+            drop()
+        else:
+            loader.when_loaded(log.start_offset, log.end_offset, drop)
 
     def _payloads(self, batches: Iterable[Batch]) -> tuple[Payload, ...]:
         if self._topic.payloads == "inline":
             return ()
-        return tuple(each for batch in batches for each in references(batch))
+        known = [batch for batch in batches if batch.is_loaded]  # the others are damaged
+        return tuple(each for batch in known for each in references(batch))
 
     # What follows from it
 

@@ -8,6 +8,7 @@ by record, and the log cleaner.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -66,7 +67,7 @@ from ...model.messages.share import (
 )
 from ...model.partition_journal import cursor_entry, entries_of, terms_entry
 from ..engine.actor import Actor, Ended, receives
-from ..engine.disk import DiskFailed, FolderRead
+from ..engine.disk import DiskFailed, FolderRead, FramesRead
 from .dead_letters import DeadLetterProducer, DeadLettersWritten
 from .delayed_fetches import DelayedFetches, WaitOver
 from .file_codec import FileCodec
@@ -84,10 +85,12 @@ from .partition_storage import (
     StartStored,
     TakenOver,
 )
+from .record_loader import RecordLoader
 from .share_partition import Due, SharePartition
 
 if TYPE_CHECKING:
     from ...model.log.batch import Batch
+    from ...model.log.offset_ranges import OffsetRange
     from ...model.settings import ClusterSettings
     from ..engine.effects import Recorder
     from ..engine.ref import Ref
@@ -121,11 +124,17 @@ class LivenessCheck:
     """The interval between two liveness checks has passed."""
 
 
+def _nothing() -> None:
+    """Nothing is left to be done."""
+
+
 class Partition(Actor):
     """Leads one partition in one epoch."""
 
     delayed_fetches: DelayedFetches
     log_cleaner: LogCleaner
+    loader: RecordLoader | None = None
+    """Reads records from the disk that are not in memory."""
 
     def __init__(self, lead: Lead, broker: Ref, settings: ClusterSettings) -> None:
         self.partition = lead.partition
@@ -190,7 +199,28 @@ class Partition(Actor):
             self.storage.take_over(self.inherited)
         elif found is not None:
             self.begin(found)
-            self.storage.begin(self.epoch, self.log)
+            self.load_windows()
+
+    def load_windows(self) -> None:
+        """Read the records that share groups have in flight; then the partition can be led."""
+        assert self.storage is not None
+        begin = partial(self.storage.begin, self.epoch, self.log)
+        if self.loader is None or not self.windows():
+            begin()
+            return
+        *others, last = self.windows()
+        for window in others:
+            self.loader.when_loaded(*window, _nothing)
+        self.loader.when_loaded(*last, begin)
+
+    def windows(self) -> list[OffsetRange]:
+        """The ranges of offsets that share groups are at, whose records stay in memory."""
+        return [share.window for share in self.share_partitions.values()]
+
+    @receives(FramesRead)
+    def on_frames_read(self, read: FramesRead) -> None:
+        if self.loader is not None:
+            self.loader.on_read(read)
 
     @receives(TakenOver)
     def on_taken_over(self, taken: TakenOver) -> None:
@@ -199,6 +229,12 @@ class Partition(Actor):
         if self.storage.on_taken_over(taken, self.inherited):
             self.begin(self.inherited)
             self.storage.begin(self.epoch, self.log)
+            if self.loader is not None:
+                self.loader.evict()
+
+    def stopped(self) -> None:
+        if self.storage is not None and self.has_begun and not self.resigned:
+            self.storage.close(self.log.end_offset)
 
     @receives(RetryTakeOver)
     def on_retry_take_over(self, retry: RetryTakeOver) -> None:
@@ -245,12 +281,17 @@ class Partition(Actor):
             self.log = MemoryLog.from_snapshot(state.log)
             self.producers = ProducerStateManager(state.producers)
             self.cursors = {name: Cursor.from_snapshot(cursor) for name, cursor in state.cursors}
-        self.delayed_fetches = DelayedFetches(effects, self.log, self.cursors)
+        storage = self.storage
+        if storage is not None and storage.cache_bytes is not None:
+            self.loader = RecordLoader(
+                effects, storage, self.log, storage.cache_bytes, self.windows
+            )
+        self.delayed_fetches = DelayedFetches(effects, self.log, self.cursors, self.loader)
         self.log_cleaner = LogCleaner(
             effects, self.partition, self.topic, self.epoch, self.log, self.cursors,
             self.share_partitions,
             *((state.leases, state.reservations) if state is not None else ()),
-            storage=self.storage, producers=self.producers,
+            storage=storage, producers=self.producers, loader=self.loader,
         )  # fmt: skip
         self.reserve(self.first_reservations)
         effects.every(
@@ -333,6 +374,8 @@ class Partition(Actor):
                 kinds.APPENDED, self.partition, producer=batch.producer
             )
         recorder.batch(batch, self.epoch)
+        if self.loader is not None:
+            self.loader.added(batch)
         if acks:
             stored = (request, batch.base_offset, batch.append_time_us)
             effects.send(asker, make_tuple(Appended, stored))
@@ -417,7 +460,9 @@ class Partition(Actor):
 
     @receives(Flushed)
     def on_flushed(self, flushed: Flushed) -> None:
-        """Nothing waits for a flush at its interval."""
+        assert self.storage is not None
+        if not self.resigned:
+            self.storage.on_flushed(flushed)
 
     @receives(FlushDue)
     def on_flush_due(self, due: FlushDue) -> None:
@@ -519,6 +564,16 @@ class Partition(Actor):
                 kinds.ACKNOWLEDGED, self.partition, group=group, member=member,
                 consumer=consumer, mode=kinds.COMMIT,
             )  # fmt: skip
+        if self.loader is None:
+            recorder.batches(self.log.pieces(before, offset), generation)
+        else:
+            self.loader.when_divisible(
+                (before, offset),
+                partial(self.record_commit, recorder, before, offset, generation),
+            )
+
+    def record_commit(self, recorder: Recorder, before: int, offset: int, generation: int) -> None:
+        """Record that a group is done with the records between two offsets."""
         recorder.batches(self.log.pieces(before, offset), generation)
 
     def first_offset(self, start: str) -> int:
@@ -564,6 +619,7 @@ class Partition(Actor):
         share = self.share_partitions[name] = SharePartition(
             self.effects, self.partition, name, terms, self.log, cursor,
             self.dead_letter_producer, None if self.storage is None else self.storage.journal,
+            self.loader,
         )  # fmt: skip
         self.cursors[name] = cursor
         if not self.liveness_checks:
@@ -727,6 +783,31 @@ class Partition(Actor):
         """
         if not self.has_begun:
             return
+        self.resigned = True
+        self.delayed_fetches.resign()
+        for share in self.share_partitions.values():
+            share.resign()
+        if self.loader is None:
+            self.hand_over(order)
+        else:
+            log = self.log
+            self.loader.when_loaded(
+                log.start_offset, log.end_offset, partial(self.hand_over, order)
+            )
+
+    def hand_over(self, order: HandOver) -> None:
+        """Send the next leader everything it needs. Records damaged on the disk are lost."""
+        state = self.snapshot()
+        for batch in state.log.batches:
+            if not batch.is_loaded:
+                self.record_here(
+                    kinds.LOST, base_offset=batch.base_offset, count=batch.count,
+                    bytes=batch.bytes, epoch=batch.epoch, append_time_us=batch.append_time_us,
+                    reason="damaged on the disk",
+                )  # fmt: skip
+        whole = tuple(batch for batch in state.log.batches if batch.is_loaded)
+        if len(whole) < len(state.log.batches):
+            state = attrs.evolve(state, log=attrs.evolve(state.log, batches=whole))
         self.send(
             order.to,
             Lead(
@@ -736,13 +817,9 @@ class Partition(Actor):
                 self.log.end_offset,
                 self.reserved,
                 self.controller,
-                self.snapshot(),
+                state,
             ),
         )
-        self.resigned = True
-        self.delayed_fetches.resign()
-        for share in self.share_partitions.values():
-            share.resign()
 
     def snapshot(self) -> PartitionState:
         """Return what the next leader needs."""
@@ -764,10 +841,18 @@ class Partition(Actor):
     def on_drop(self, drop: Drop) -> None:
         if drop.lost:
             self.killed()
-        elif self.storage is not None:
+            self.resigned = True
+            self.stop()
+        elif drop.deleted and self.has_begun:
+            self.resigned = True
+            self.log_cleaner.drop_all_payloads(self.remove)
+        else:
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the files, and end."""
+        if self.storage is not None:
             self.storage.remove()
-        if drop.deleted and self.has_begun:
-            self.log_cleaner.drop_all_payloads()
         self.resigned = True
         self.stop()
 

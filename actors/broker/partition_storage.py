@@ -5,12 +5,16 @@ partition knows beside it, such as the cursors of groups, is in a journal (journ
 the folder of the partition, such as orders-0.
 
 A batch becomes visible when it is written, or with `flush = "commit"` when it is synced. While one
-group of batches is on its way, others wait. After a crash both files are read up to the first
-damage, and what follows is cut off.
+group of batches is on its way, others wait. At a start both files are read up to the first damage,
+and what follows is cut off. Of segments before the recovery point, which are known to be durable,
+only the headers of batches are read. As in Kafka, the recovery point moves when a segment is
+complete and synced, and when the broker stops in an orderly way.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -35,19 +39,21 @@ from .journal import JOURNAL, SNAPSHOT, Journal
 from .segment_indexes import SegmentIndexes, write_epochs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...model.disk import FileContents
     from ...model.log.batch import Batch
     from ...model.messages.partition_state import PartitionState
     from ...model.settings import ClusterSettings
     from ...model.topics import Topic, TopicPartition
-    from ..engine.disk import ActorDisk, DiskFailed, FolderRead, OpenFile, Scanners
+    from ..engine.disk import ActorDisk, DiskFailed, FolderRead, OpenFile, Scan, Scanners
     from ..engine.effects import Effects
     from .journal import Entry
 
 LOG_WRITER: Final = "log"
 """Name of the writer of the log."""
+CACHE_BYTES: Final = 2**24
+"""Bytes of records that a partition keeps in memory if its files are real."""
 CLEANED: Final = ".cleaned"
 """Added to the name of a segment while its successor is written, as in Kafka."""
 
@@ -73,7 +79,18 @@ class LogRead:
 
 @attrs.frozen
 class Flushed:
-    """A flush at its interval is done."""
+    """The log is synced."""
+
+    before: int | None = None
+    """All segments before this offset are complete and durable, if it is given."""
+
+
+@attrs.frozen
+class BatchesRead:
+    """Batches were asked for."""
+
+    number: int
+    """Counts the reads."""
 
 
 @attrs.frozen
@@ -130,8 +147,19 @@ class FrameCodec(Protocol):
     def state_scanners(self) -> Scanners:
         """Read the files of the journal."""
 
-    def log_scanners(self, names: Mapping[int, tuple[str, str]]) -> Scanners:
-        """Read segments, whose producers have these names by number."""
+    def log_scanners(
+        self, names: Mapping[int, tuple[str, str]], verified_before: int, *, loaded: bool
+    ) -> Scanners:
+        """Read segments, whose producers have these names by number.
+
+        Only headers are verified before an offset. Unless `loaded`, records stay in the files.
+        """
+
+    def frame_scan(self, start: int) -> Scan:
+        """Read whole frames from a position of a segment on, and verify them."""
+
+    def reload(self, batch: Batch, frame: Any) -> Batch:
+        """Return a batch with its records, which its frame has."""
 
 
 class KeptFrames:
@@ -148,8 +176,16 @@ class KeptFrames:
     def state_scanners(self) -> Scanners:
         return {JOURNAL: _never, SNAPSHOT: _never}
 
-    def log_scanners(self, names: Mapping[int, tuple[str, str]]) -> Scanners:
+    def log_scanners(
+        self, names: Mapping[int, tuple[str, str]], verified_before: int, *, loaded: bool
+    ) -> Scanners:
         return {LOG: _never}
+
+    def frame_scan(self, start: int) -> Scan:
+        return _never
+
+    def reload(self, batch: Batch, frame: LogFrame) -> Batch:
+        return frame.batch
 
 
 def _never(name: str, read: Callable[[int, int], bytes], size: int) -> FileContents:
@@ -164,6 +200,20 @@ class StoredSegment:
     file: OpenFile
     expires_us: int
     """When it is too old to be written."""
+    bases: array[int] = attrs.Factory(lambda: array("q"))
+    """The base offset of each batch, if records are read again."""
+    ends: array[int] = attrs.Factory(lambda: array("q"))
+    """Where each of them ends in the file."""
+
+    def add(self, base_offset: int, end: int) -> None:
+        """Note where a batch stands."""
+        self.bases.append(base_offset)
+        self.ends.append(end)
+
+    def place(self, base_offset: int) -> tuple[int, int]:
+        """Return where the batch with an offset begins and ends in the file."""
+        index = bisect_right(self.bases, base_offset) - 1
+        return self.ends[index - 1] if index else 0, self.ends[index]
 
 
 class PartitionStorage:
@@ -201,8 +251,16 @@ class PartitionStorage:
         """Records since the last flush."""
         self._indexes: SegmentIndexes | None = None
         """Those of the segment that is written."""
-        self._to_index: list[tuple[Batch, int, int, int]] = []
-        """Batches on their way, with highest timestamp, position and size."""
+        self._on_their_way: list[tuple[Batch, int, int]] = []
+        """Batches that are being written, with position and size."""
+        default = None if effects.time_is_virtual else CACHE_BYTES
+        limit = settings.log_cache_bytes if settings.log_cache_bytes is not None else default
+        # Compaction compares the keys of all records.
+        self.cache_bytes = limit if topic.cleanup != "compact" else None
+        """Bytes of records that are kept in memory; `None`: all."""
+        self._reads = 0
+        """Counts the reads of records."""
+        self._recovery_point = 0
         self._room = -1
         """Bytes that can be written to the segment without anything else to do."""
         self._expires_us = 0
@@ -217,11 +275,14 @@ class PartitionStorage:
         """Whether all segments with records that are removed have a successor or will have one."""
         self._taking_over: int | None = None
         """The attempt to write a log that was handed over."""
+        self._taken: StoredSegment
+        """The segment that is written for it."""
         self._state = JournaledState()
         self._began_us = 0
 
     def _entries(self) -> Iterable[Entry]:
         yield ("topic", self._topic_id)
+        yield ("recovery_point", self._recovery_point)
         for (producer, instance), number in self._numbers.items():
             yield ("name", number, producer, instance)
         yield from self._describe()
@@ -241,7 +302,10 @@ class PartitionStorage:
             if self._state.topic_id not in (None, self._topic_id):
                 self._state = JournaledState()  # files of a topic that was deleted
             self._numbers = {names: number for number, names in self._state.names.items()}
-            scanners = self._codec.log_scanners(self._state.names)
+            self._recovery_point = self._state.recovery_point
+            scanners = self._codec.log_scanners(
+                self._state.names, self._recovery_point, loaded=self.cache_bytes is None
+            )
             self._disk.read_folder(self._folder, scanners, LogRead())
             return None
         return self._recover(read)
@@ -256,10 +320,12 @@ class PartitionStorage:
         self._taking_over = self._attempts
         file = self._disk.open(self._taken_name(state) + CLEANED)
         file.truncate(0)
+        self._taken = StoredSegment(0, file, 0)
         producers = ProducerStateManager(state.producers)
         for batch in state.log.batches:
             self.knows(batch)
             file.append(*self._frame(LogFrame(batch, producers.epoch(batch.producer))))
+            self._taken.add(batch.base_offset, file.size)
         file.sync(TakenOver(self._attempts))
 
     def on_taken_over(self, taken: TakenOver, state: PartitionState) -> bool:
@@ -276,6 +342,9 @@ class PartitionStorage:
         self._segments = []
         if state.log.batches:
             self._roll(state.log.batches[0].base_offset)
+            active = self._segments[-1]
+            active.bases, active.ends = self._taken.bases, self._taken.ends
+        self._recovery_point = 0
         self._disk.sync_folder(self._folder)
         return True
 
@@ -319,15 +388,17 @@ class PartitionStorage:
             if contents.damage is not None:
                 broken = True
                 file.truncate(contents.valid_size)
-                self._record(
+                self.record(
                     kinds.LOG_TRUNCATED,
                     bytes=contents.size - contents.valid_size,
                     detail=f"{path} at {contents.damage.position}: {contents.damage.reason}",
                 )
             self._use(named[0], file)
-            self._index(contents)
+            self._locate(contents)
         if self._segments:
             self._sync_recovered()
+        # What is written after a cut is not durable yet.
+        self._recovery_point = min(self._recovery_point, end)
         return self._restored(frames, lost)
 
     def _stored(self, contents: FileContents) -> list[LogFrame]:
@@ -357,7 +428,7 @@ class PartitionStorage:
             )
         )
         log.truncate_before(start)
-        self._record(
+        self.record(
             kinds.LOG_RECOVERED,
             count=log.count_between(start, end),
             bytes=sum(segment.file.size for segment in self._segments),
@@ -365,22 +436,25 @@ class PartitionStorage:
         )
         for batch, _ in lost:
             if batch.base_offset >= start:
-                self._record(
+                self.record(
                     kinds.LOST, base_offset=batch.base_offset, count=batch.count,
                     bytes=batch.bytes, epoch=batch.epoch, append_time_us=batch.append_time_us,
                     reason="not on the disk after a power loss or damage",
                 )  # fmt: skip
         return self._state.state(log.snapshot(), producers.snapshot())
 
-    def _index(self, contents: FileContents) -> None:
-        """Make the indexes of a segment that was read."""
-        if self._indexes is not None:
-            position = 0
-            for frame, end in zip(contents.frames, contents.ends, strict=True):
-                batch: Batch = frame.batch  # type: ignore[attr-defined]
+    def _locate(self, contents: FileContents) -> None:
+        """Note where the batches of a segment stand that was read, and make its indexes."""
+        position = 0
+        segment = self._segments[-1]
+        for frame, end in zip(contents.frames, contents.ends, strict=True):
+            batch: Batch = frame.batch  # type: ignore[attr-defined]
+            if self.cache_bytes is not None:
+                segment.add(batch.base_offset, end)
+            if self._indexes is not None:
                 # What was read has its highest timestamp as its append time: nothing is decoded.
                 self._indexes.add(batch, batch.append_time_us, position, end - position)
-                position = end
+            position = end
 
     def begin(self, epoch: int, log: MemoryLog) -> None:
         """Begin to write: the partition has its state."""
@@ -435,14 +509,16 @@ class PartitionStorage:
         size = sum(size for _, size in encoded)
         self._roll_if_due(first.base_offset, size)
         self._room -= size
-        if self._indexes is not None:
+        if self._indexes is not None or self.cache_bytes is not None:
             assert self._writer.file is not None
-            ends = accumulate((length for _, length in encoded), initial=self._writer.file.size)
-            self._to_index = [
-                (frame.batch, frame.batch.latest_us, position, length)
-                for frame, position, (_, length) in zip(frames, ends, encoded, strict=False)
+            starts = accumulate((length for _, length in encoded), initial=self._writer.file.size)
+            self._on_their_way = [
+                (frame.batch, position, length)
+                for frame, position, (_, length) in zip(frames, starts, encoded, strict=False)
             ]
         done = self._writer.write(encoded)
+        if done:
+            self._note_written()
         every = self._settings.log_flush_interval_messages
         if every is not None and self._settings.flush != "commit":
             self._unflushed += sum(frame.batch.count for frame in frames)
@@ -456,15 +532,32 @@ class PartitionStorage:
         if self._writer.file is not None:
             self._writer.sync(Flushed())
 
+    def on_flushed(self, flushed: Flushed) -> None:
+        """Move the recovery point, if whole segments are durable."""
+        if flushed.before is not None and flushed.before > self._recovery_point:
+            self._recovery_point = flushed.before
+            self.journal.add(("recovery_point", flushed.before))
+
+    def close(self, end_offset: int) -> None:
+        """Sync everything, and note that the log up to an offset need not be verified again."""
+        self._recovery_point = end_offset
+        self.journal.seal(self._writer.file, ("recovery_point", end_offset))
+
     def is_written(self, written: GroupWritten) -> bool:
         """Whether the batches on their way are written now."""
         if not self._writer.is_written(written):
             return False
-        for entry in self._to_index:
-            assert self._indexes is not None
-            self._indexes.add(*entry)
-        self._to_index = []
+        self._note_written()
         return True
+
+    def _note_written(self) -> None:
+        """Note where the batches stand that were written."""
+        written, self._on_their_way = self._on_their_way, []
+        for batch, position, size in written:
+            if self.cache_bytes is not None:
+                self._segments[-1].add(batch.base_offset, position + size)
+            if self._indexes is not None:
+                self._indexes.add(batch, batch.latest_us, position, size)
 
     def has_failed(self, failed: DiskFailed) -> bool:
         """Whether the batches on their way could not be written."""
@@ -477,6 +570,36 @@ class PartitionStorage:
         size = len(encoded) if isinstance(encoded, bytes) else batch.bytes + HEADER_SIZE
         return encoded, size
 
+    # Reading
+
+    def read_batches(self, batches: Sequence[Batch]) -> Iterator[tuple[BatchesRead, list[Batch]]]:
+        """Read batches, given in order; each read has a message and is for some of the batches."""
+        bases = [segment.base_offset for segment in self._segments]
+        run: list[Batch] = []
+        name, first, last = "", 0, 0
+        for batch in batches:
+            segment = self._segments[bisect_right(bases, batch.base_offset) - 1]
+            start, end = segment.place(batch.base_offset)
+            if run and (segment.file.name != name or start != last):
+                yield self._read(name, first, last), run
+                run = []
+            if not run:
+                name, first = segment.file.name, start
+            run.append(batch)
+            last = end
+        if run:
+            yield self._read(name, first, last), run
+
+    def _read(self, name: str, start: int, end: int) -> BatchesRead:
+        self._reads += 1
+        message = BatchesRead(self._reads)
+        self._disk.read(name, self._codec.frame_scan(start), start, end, message)
+        return message
+
+    def reload(self, batch: Batch, frame: Any) -> Batch:
+        """Return a batch with its records, which its frame has."""
+        return self._codec.reload(batch, frame)
+
     # Segments
 
     def _roll_if_due(self, offset: int, size: int) -> None:
@@ -488,8 +611,7 @@ class PartitionStorage:
         active = self._segments[-1]
         full = active.file.size + size > settings.log_segment_bytes
         if active.file.size and (full or self._effects.now > active.expires_us):
-            if settings.flush == "commit" or settings.log_flush_interval_messages is not None:
-                self._writer.sync(Flushed())
+            self._writer.sync(Flushed(before=offset))
             self._roll(offset)
 
     def _roll(self, offset: int) -> None:
@@ -509,7 +631,11 @@ class PartitionStorage:
         self._writer.use(file)
         # Only the plainest way of writing has a shortcut.
         settings = self._settings
-        plain = settings.flush == "interval" and settings.log_flush_interval_messages is None
+        plain = (
+            settings.flush == "interval"
+            and settings.log_flush_interval_messages is None
+            and self.cache_bytes is None
+        )
         self._room = settings.log_segment_bytes - file.size if plain else -1
 
     def segment_start(self, offset: int, end_offset: int) -> int:
@@ -623,6 +749,7 @@ class PartitionStorage:
             self._disk.remove(f"{self._folder}/{EPOCHS_FILE}")
         self.journal.remove()
 
-    def _record(self, kind: str, **fields: Any) -> None:
+    def record(self, kind: str, **fields: Any) -> None:
+        """Record an event of the partition."""
         topic, number = self._partition
         self._effects.record(kind, topic=topic, partition=number, **fields)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ..engine.ref import Ref
     from ..engine.timers import Timer
     from .journal import Journal
+    from .record_loader import RecordLoader
 
 ALL_BYTES: Final = 2**62
 """The `max_bytes` of a read without a limit."""
@@ -115,10 +116,12 @@ class SharePartition:
         cursor: Cursor,
         dead_letter_producer: Callable[[], Ref],
         journal: Journal | None = None,
+        loader: RecordLoader | None = None,
     ) -> None:
         """Begin without members. `dead_letter_producer` is called when there are dead letters.
 
-        With a journal, changes are written to it, and answers wait until they are on the disk.
+        With a journal, changes are written to it, and answers wait until they are on the disk. The
+        loader reads records that are not in memory.
         """
         self.name = name
         self.terms = terms
@@ -144,6 +147,9 @@ class SharePartition:
         self._log = log
         self._dead_letter_producer = dead_letter_producer
         self._journal = journal
+        self._loader = loader
+        self._loading = False
+        """Whether records are being read from the disk."""
         self._record = partial(
             effects.record, topic=partition.topic, partition=partition.partition, group=terms.group
         )
@@ -320,9 +326,13 @@ class SharePartition:
             self._release_lost(name, acquire.received)
             self._heard(member)
             self.dispatch()
-            if (member.credit and not member.waits) or not acquire.credit:
+            if not acquire.credit or self._must_answer(member):
                 self._deliver(name, ())
         return True
+
+    def _must_answer(self, member: ShareMember) -> bool:
+        """Whether a member gets nothing and does not wait, except for records on the disk."""
+        return bool(member.credit) and not member.waits and not self._loading
 
     def _release_lost(self, name: str, received: int) -> None:
         """Release what a member acquired in an answer that has not reached it."""
@@ -357,8 +367,42 @@ class SharePartition:
         cursor, log = self.cursor, self._log
         wanted = self._records_wanted()
         if wanted and cursor.next < log.high_watermark:
-            for batch in log.read(cursor.next, max_bytes=ALL_BYTES, max_records=wanted):
+            end = None
+            if self._loader is not None:
+                end = self._loaded_to(self._loader, cursor.next + wanted)
+            for batch in log.read(cursor.next, max_bytes=ALL_BYTES, max_records=wanted, up_to=end):
                 self._add(batch)
+
+    def _loaded_to(self, loader: RecordLoader, wanted: int) -> int:
+        """Return the end of the records in memory, from the window on; have others read.
+
+        The group gives damaged records up.
+        """
+        cursor = self.cursor
+        while (damaged := loader.damaged_at(cursor.next)) is not None:
+            self._archive((cursor.next, damaged[1]), kinds.ARCHIVED, "damaged on the disk")
+        end = min(wanted, loader.readable_to(cursor.next))
+        missing = loader.missing(cursor.next, end)
+        if not missing:
+            return end
+        if not self._loading:
+            self._loading = True
+            loader.load(missing, self._on_loaded)
+        return max(cursor.next, missing[0].base_offset)
+
+    def _on_loaded(self) -> None:
+        """Deliver the records that were read."""
+        self._loading = False
+        self.dispatch(notify=True)
+        for name, member in self.members.items():
+            if member.active and self._must_answer(member):
+                self._deliver(name, ())
+
+    @property
+    def window(self) -> OffsetRange:
+        """The offsets from the first record that is not done to the last that was looked at."""
+        cursor = self.cursor
+        return cursor.next if cursor.committed is None else cursor.committed, cursor.next
 
     def _records_wanted(self) -> int:
         """How many records the window should get."""

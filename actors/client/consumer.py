@@ -18,6 +18,7 @@ from ...model.messages.client import (
     NotLeader,
     OutOfRange,
     Owned,
+    RecordsDamaged,
     Seek,
 )
 from ...model.messages.cluster import RequestRefused
@@ -117,6 +118,10 @@ class Consumer(GroupConsumer[FetchPosition]):
     @receives(OutOfRange)
     def on_out_of_range(self, out: OutOfRange) -> None:
         self.fetcher.on_out_of_range(out)
+
+    @receives(RecordsDamaged)
+    def on_records_damaged(self, damaged: RecordsDamaged) -> None:
+        self.fetcher.on_records_damaged(damaged)
 
     @receives(Seek)
     def on_seek(self, seek: Seek) -> None:

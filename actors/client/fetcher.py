@@ -16,7 +16,15 @@ import attrs
 from ...model.client_profile import PROFILES
 from ...model.errors import BadValueError
 from ...model.events import kinds
-from ...model.messages.client import Claim, Claimed, Fetch, Fetched, OutOfRange, make_tuple
+from ...model.messages.client import (
+    Claim,
+    Claimed,
+    Fetch,
+    Fetched,
+    OutOfRange,
+    RecordsDamaged,
+    make_tuple,
+)
 from ...model.messages.group import OffsetFetch, OffsetFetched
 from .membership import AssignedPartition
 from .pending import PendingRequests
@@ -223,6 +231,12 @@ class Fetcher:
             self._move_to(assigned, self._reset(assigned.partition, start, end, unconsumed=start))
             if assigned.position > start:
                 self._begin(assigned)
+            self.advance(assigned)
+
+    def on_records_damaged(self, damaged: RecordsDamaged) -> None:
+        """Ask again: a broker that is started again, or a seek, leads past damaged records."""
+        assigned = self.pending.answered(damaged.request)
+        if assigned is not None:
             self.advance(assigned)
 
     def seek(self, assigned: FetchPosition, offset: int) -> None:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ...model.events import kinds
-from ...model.messages.client import Fetch, Fetched, FindOffset, FoundOffset, NotLeader, OutOfRange
+from ...model.messages.client import (
+    Fetch,
+    Fetched,
+    FindOffset,
+    FoundOffset,
+    NotLeader,
+    OutOfRange,
+    RecordsDamaged,
+)
 from ...model.topics import TopicPartition, partitions_of
 from ..engine.actor import receives
 from .client import Client
@@ -146,6 +154,13 @@ class Replayer(Client):
         if position is not None:
             position.offset = max(position.offset or 0, out.start_offset)
             position.end = min(out.end_offset, position.end or out.end_offset)
+            self.continue_or_stop(position)
+
+    @receives(RecordsDamaged)
+    def on_records_damaged(self, damaged: RecordsDamaged) -> None:
+        position = self.take_answered(damaged.request)
+        if position is not None:
+            position.offset = damaged.end_offset
             self.continue_or_stop(position)
 
     @receives(NotLeader)

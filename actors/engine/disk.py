@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import abc
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import deque
 from fnmatch import fnmatchcase
 from functools import partial
@@ -25,7 +25,6 @@ import attrs
 
 from ...model.disk import (
     HEALTHY,
-    NO_FILE,
     NO_ROOM,
     SYNC_ERROR,
     WRITE_ERROR,
@@ -40,7 +39,7 @@ from ...model.messages.mappings import read_only
 from ...model.seeds import python_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
     from .host import Host
@@ -53,6 +52,10 @@ Scan: TypeAlias = "Callable[[str, Callable[[int, int], bytes], int], FileContent
 many bytes at a position, and the file's size."""
 Scanners: TypeAlias = "Mapping[str, Scan]"
 """By the suffix of a file."""
+
+
+Frame: TypeAlias = tuple[Any, int]
+"""A frame, and its size."""
 
 
 @attrs.frozen(eq=False)
@@ -91,13 +94,13 @@ class FolderRead:
 
 
 @attrs.frozen
-class FileRead:
-    """The contents of a part of a file."""
+class FramesRead:
+    """A part of a file was read."""
 
     message: object
     """The message that came with the order."""
     contents: FileContents
-    """The frames; a file that cannot be read counts as damaged."""
+    """The frames of that part, up to the first damaged one."""
 
 
 class OpenFile(abc.ABC):
@@ -145,7 +148,18 @@ class ActorDisk(abc.ABC):
 
     @abc.abstractmethod
     def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
-        """Read the frames between two positions of a file; the answer is a `FileRead`."""
+        """Read the frames of a file between two positions; the answer is a `FramesRead`.
+
+        `scan` finds the frames in a real file. It is given `end` as the size of the file, and knows
+        where to start.
+        """
+
+    @abc.abstractmethod
+    def seal(self, log: OpenFile | None, journal: OpenFile, frames: Sequence[Frame]) -> None:
+        """Sync a log; if that succeeds, append frames to a journal, and sync it.
+
+        For an actor that stops, and does not learn how it went.
+        """
 
     @abc.abstractmethod
     def rename(self, name: str, to: str) -> None:
@@ -228,6 +242,20 @@ class SimulatedFile:
         stored = bisect_right(self.times, now_us - writeback_us)
         return max(min(self.durable, self.size), self.ends[stored - 1] if stored else 0)
 
+    def part(self, start: int, end: int) -> FileContents:
+        """Read the frames between two positions, up to the first damaged one."""
+        first, last = bisect_right(self.ends, start), bisect_right(self.ends, end)
+        frames: list[Any] = []
+        for index in range(first, last):
+            if type(self.frames[index]) is DamagedFrame:
+                where = self.ends[index - 1] if index else 0
+                damage = Damage(self.name, where, "the checksum does not match")
+                return FileContents(
+                    tuple(frames), tuple(self.ends[first:index]), end - start, damage
+                )
+            frames.append(self.frames[index])
+        return FileContents(tuple(frames), tuple(self.ends[first:last]), end - start)
+
     def contents(self) -> FileContents:
         """Read it up to the first damaged frame."""
         frames: list[Any] = self.frames
@@ -241,19 +269,6 @@ class SimulatedFile:
             lost = [each.frame if type(each) is DamagedFrame else each for each in rest]
         ends = tuple(self.ends[: len(frames)])
         return FileContents(tuple(frames), ends, self.size, damage, tuple(lost), unsynced)
-
-    def part(self, start: int, end: int) -> FileContents:
-        """Read the frames that begin between two positions, up to the first damaged one."""
-        first = bisect_right(self.ends, start)
-        last = bisect_left(self.ends, end) + 1
-        frames, ends = self.frames[first:last], self.ends[first:last]
-        size = min(end, self.size) - start
-        good = next((n for n, each in enumerate(frames) if type(each) is DamagedFrame), len(frames))
-        damage = None
-        if good < len(frames):
-            where = ends[good - 1] if good else start
-            damage = Damage(self.name, where, "the checksum does not match")
-        return FileContents(tuple(frames[:good]), tuple(ends[:good]), size, damage)
 
 
 class SimulatedOpenFile(OpenFile):
@@ -281,8 +296,10 @@ class SimulatedOpenFile(OpenFile):
 
     def append_at_once(self, frame: Any, size: int) -> bool:
         disk, file = self._disk, self._file
+        if disk.takes_time:
+            return False
         now_us, ends = disk.system.now_us, file.ends
-        if disk.takes_time or disk.free_us > now_us or not ends:
+        if disk.free_us > now_us or not ends:
             return False
         file.frames.append(frame)
         ends.append(ends[-1] + size)
@@ -322,11 +339,20 @@ class SimulatedActorDisk(ActorDisk):
     def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
         file = self._disk.files.get(name)
         if file is None:
-            contents = FileContents((), (), 0, Damage(name, start, NO_FILE))
+            contents = FileContents((), (), 0, Damage(name, start, "there is no such file"))
         else:
             contents = file.part(start, end)
-        due_us = self._disk.reserve(0, contents.size)
-        self._disk.finish(self._host, due_us, FileRead(message, contents))
+        due_us = self._disk.reserve(0, end - start)
+        self._disk.finish(self._host, due_us, FramesRead(message, contents))
+
+    def seal(self, log: OpenFile | None, journal: OpenFile, frames: Sequence[Frame]) -> None:
+        if self._disk.faults.fail_syncs:
+            return
+        if log is not None:
+            log.sync(None)
+        for frame, size in frames:
+            journal.append(frame, size)
+        journal.sync(None)
 
     def rename(self, name: str, to: str) -> None:
         self._disk.rename(name, to)

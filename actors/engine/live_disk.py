@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ...model.disk import (
-    NO_FILE,
     NO_ROOM,
     SYNC_ERROR,
     WRITE_ERROR,
@@ -39,8 +38,9 @@ from .disk import (
     ActorDisk,
     DiskFailed,
     DiskOperation,
-    FileRead,
     FolderRead,
+    Frame,
+    FramesRead,
     NodeDisk,
     OpenFile,
     Scan,
@@ -50,7 +50,7 @@ from .disk import (
 from .timers import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .host import Host
     from .live import LiveSystem
@@ -191,14 +191,26 @@ class LiveActorDisk(ActorDisk):
     def read(self, name: str, scan: Scan, start: int, end: int, message: object) -> None:
         path = self._disk.folder / name
 
-        def work() -> FileRead:
+        def work() -> FramesRead:
             try:
-                contents = scan_file(path, name, {path.suffix: scan}, start, end)
-            except FileNotFoundError:
-                contents = FileContents((), (), 0, Damage(name, start, NO_FILE))
+                contents = scan_part(path, name, scan, end)
             except OSError as error:
                 contents = FileContents((), (), 0, Damage(name, start, describe_error(error)))
-            return FileRead(message, contents)
+            return FramesRead(message, contents)
+
+        self._disk.order(DiskOrder(work, self._host))
+
+    def seal(self, log: OpenFile | None, journal: OpenFile, frames: Sequence[Frame]) -> None:
+        synced = self._disk.file(log.name) if log is not None else None
+        written = self._disk.file(journal.name)
+
+        def work() -> None:
+            disk = self._disk
+            if synced is not None and disk.sync(synced, None) is not None:
+                return
+            if not (disk.faults.full or disk.faults.fail_writes):
+                written.write([frame for frame, _ in frames])
+                disk.sync(written, None)
 
         self._disk.order(DiskOrder(work, self._host))
 
@@ -231,22 +243,16 @@ def _nothing() -> None:
     """The work of an order that is only an append."""
 
 
-def scan_file(
-    path: Path, name: str, scanners: Scanners, start: int = 0, end: int | None = None
-) -> FileContents:
-    """Read the frames of a file or a part of it, with the scanner for its suffix."""
-    with path.open("rb") as file:
-        descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
-        size = (size if end is None else min(size, end)) - start
-        found = scanners[path.suffix](
-            name, lambda position, count: os.pread(descriptor, count, start + position), size
-        )
-    if not start:
-        return found
-    damage = found.damage
-    if damage is not None:
-        damage = attrs.evolve(damage, position=start + damage.position)
-    return attrs.evolve(found, ends=tuple(start + end for end in found.ends), damage=damage)
+def scan_file(path: Path, name: str, scanners: Scanners) -> FileContents:
+    """Read the frames of a file, with the scanner for its suffix."""
+    return scan_part(path, name, scanners[path.suffix], path.stat().st_size)
+
+
+def scan_part(path: Path, name: str, scan: Scan, end: int) -> FileContents:
+    """Read the frames of a file up to a position."""
+    with path.open("rb", buffering=0) as file:
+        descriptor = file.fileno()
+        return scan(name, lambda position, count: os.pread(descriptor, count, position), end)
 
 
 class LiveDisk(NodeDisk):

@@ -154,6 +154,10 @@ LOG_RECOVERED: Final = _kind(
 LOG_TRUNCATED: Final = _kind(
     "log_truncated", _C.CLUSTER, "A partition cut off a damaged file, at the place in the detail."
 )
+LOG_DAMAGED: Final = _kind(
+    "log_damaged", _C.CLUSTER,
+    "Records on a disk are damaged and cannot be read, at the place in the detail.",
+)  # fmt: skip
 STORAGE_FAILED: Final = _kind(
     "storage_failed", _C.CLUSTER, "A broker's disk failed, for the given reason."
 )

@@ -189,6 +189,33 @@ class MemoryLog:
         start = self._existing(max(start, self.start_offset))
         return self._between(self._index(start), start, min(end, self.end_offset))
 
+    def whole_batches(self, start: int, end: int) -> list[Batch]:
+        """List the batches with records in a range of offsets, without cutting them."""
+        start, end = self._existing(max(start, self.start_offset)), min(end, self.end_offset)
+        if start >= end:
+            return []
+        return self._batches[self._index(start) : bisect_left(self._bases, end, self._head)]
+
+    def replace(self, batch: Batch) -> None:
+        """Put a batch in the place of the one with the same records, if that is still there."""
+        end = batch.base_offset + batch.count
+        if end <= self.start_offset or end > self.end_offset:
+            return
+        index = bisect_right(self._bases, end - 1, self._head) - 1
+        known = self._batches[index]
+        cut = known.base_offset - batch.base_offset  # the first batch may have been cut
+        if known.base_offset + known.count == end and cut >= 0:
+            self._batches[index] = batch.part(cut, batch.count) if cut else batch
+
+    def reached_by(self, offset: int, max_bytes: int) -> int:
+        """Return an offset that a read of `max_bytes` from an offset on does not go beyond."""
+        offset = self._existing(offset)
+        if offset >= self.end_offset:
+            return self.end_offset
+        index = self._index(offset)
+        full = bisect_right(self._bytes_before, self._bytes_before[index] + max_bytes, index)
+        return self._bases[min(full, len(self._bases) - 1)]
+
     def truncate_before(self, offset: int) -> None:
         """Drop the records below an offset; a batch that contains it is cut."""
         if offset > self.end_offset:

@@ -30,8 +30,8 @@ is one loop without calls.
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from itertools import chain, repeat
+from functools import lru_cache, partial
+from itertools import accumulate, chain, repeat
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, TypeAlias, cast
@@ -43,7 +43,7 @@ import numpy.typing as npt
 
 from ..errors import BadValueError, WavetankError
 from ..serializers import make_serializer, to_header, to_key
-from .batch import Batch, Columns, lazy_batch
+from .batch import Batch, Columns, lazy_batch, unloaded_batch
 from .record import Header
 
 HEADER_SIZE: Final = 61
@@ -366,28 +366,76 @@ def _encode_in_rows(
     """Encode records without headers in runs of one layout; `None` if there are no such runs."""
     if count < _MIN_ROWS:
         return None
+    key, value = _row_field(keys), _row_field(values)
+    if key is None or value is None:
+        return None
+    key_same, key_rows = key
+    value_same, value_rows = value
+    if deltas is None and count * (len(key_same) + len(value_same)) <= _MAX_SKELETON:
+        runs = _skeleton(count, key_same, value_same)
+    else:
+        found = _lay_out_rows(count, deltas, key_same, value_same)
+        if found is None:
+            return None
+        runs = found
+    parts = []
+    start = 0
+    for run in runs:
+        end = start + len(run.rows)
+        rows = run.rows.copy()
+        if key_rows is not None:
+            at = run.key_end - key_rows.shape[1]
+            rows[:, at : run.key_end] = key_rows[start:end]
+        if value_rows is not None:
+            at = run.value_end - value_rows.shape[1]
+            rows[:, at : run.value_end] = value_rows[start:end]
+        parts.append(rows.data)
+        start = end
+    return b"".join(parts)
+
+
+@attrs.frozen(eq=False)
+class _Run:
+    """Records of one layout, one below the other, without their keys and values."""
+
+    rows: _Rows
+    key_end: int
+    """Where the key ends in a row."""
+    value_end: int
+    """Where the value ends."""
+
+
+_MAX_SKELETON: Final = 2**19
+"""Largest size of rows that are kept for the next batch of the same layout."""
+
+
+@lru_cache(maxsize=32)
+def _skeleton(count: int, key: bytes, value: bytes) -> list[_Run]:
+    """Lay out records that all have the same timestamp. Most batches of a producer are alike."""
+    runs = _lay_out_rows(count, None, key, value)
+    assert runs is not None  # only lengths of offsets differ
+    return runs
+
+
+def _lay_out_rows(
+    count: int, deltas: npt.NDArray[np.int64] | None, key: bytes, value: bytes
+) -> list[_Run] | None:
+    """Lay out records with placeholders for keys and values; `None` if most runs are too short."""
     offsets = _zigzag(np.arange(count))
     times = None if deltas is None else _zigzag(deltas)
     ends = _run_ends(offsets, times)
     if len(ends) * _MIN_ROWS > count:
         return None
-    key, value = _row_field(keys), _row_field(values)
-    if key is None or value is None:
-        return None
     runs = []
     start = 0
     for end in ends:
         part = slice(start, end)
-        columns = [
-            _ZERO,
-            _ZERO if times is None else _varint_rows(times[part]),
-            _varint_rows(offsets[part]),
-            *(field if isinstance(field, bytes) else field[part] for field in (*key, *value)),
-            _ZERO,
-        ]
-        runs.append(_rows(end - start, columns).data)
+        time: bytes | _Rows = _ZERO if times is None else _varint_rows(times[part])
+        offset = _varint_rows(offsets[part])
+        rows, places = _rows(end - start, [_ZERO, time, offset, key, value, _ZERO])
+        runs.append(_Run(rows, places[4], places[5]))  # a field ends where the next begins
         start = end
-    return b"".join(runs)
+    return runs
 
 
 def _zigzag(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
@@ -420,25 +468,30 @@ def _varint_rows(numbers: npt.NDArray[np.uint64]) -> _Rows:
     return rows
 
 
-def _row_field(stored: _Stored) -> tuple[bytes | _Rows, ...] | None:
-    """Return the length and the data of a key or value as columns; `None` if lengths differ."""
+def _row_field(stored: _Stored) -> tuple[bytes, _Rows | None] | None:
+    """Return a key or value as rows of one width; `None` if widths differ.
+
+    The bytes are what stands in each row: all of it if records share it, or else the length and a
+    placeholder, which the rows are put over.
+    """
     if not isinstance(stored, list):
-        return (_field(stored),)
-    kinds = set(map(type, stored))
-    if kinds == {type(None)}:
-        return (_NULL,)
-    if kinds != {bytes}:
-        return None
-    present = cast(list[bytes], stored)
-    length, *others = set(map(len, present))
+        return _field(stored), None
+    try:
+        joined = b"".join(cast(list[bytes], stored))
+    except TypeError:  # some are null
+        return (_NULL, None) if set(map(type, stored)) == {type(None)} else None
+    length, *others = set(map(len, cast(list[bytes], stored)))
     if others:
         return None
-    data = np.frombuffer(b"".join(present), np.uint8)
-    return _varint(length), data.reshape(len(present), length)
+    rows = np.frombuffer(joined, np.uint8).reshape(len(stored), length)
+    return _varint(length) + bytes(length), rows
 
 
-def _rows(count: int, columns: list[bytes | _Rows]) -> _Rows:
-    """Put columns side by side, after the length of a row. Bytes are the same in all rows."""
+def _rows(count: int, columns: list[bytes | _Rows]) -> tuple[_Rows, list[int]]:
+    """Put columns side by side, after the length of a row. Bytes are the same in all rows.
+
+    Return the place of each column, too.
+    """
     widths = [len(column) if isinstance(column, bytes) else column.shape[1] for column in columns]
     length = _varint(sum(widths))
     same = [
@@ -448,12 +501,11 @@ def _rows(count: int, columns: list[bytes | _Rows]) -> _Rows:
     row = np.frombuffer(b"".join((length, *same)), np.uint8)
     rows = np.empty((count, len(row)), np.uint8)
     rows[:] = row
-    at = len(length)
-    for column, width in zip(columns, widths, strict=True):
+    places = list(accumulate(widths, initial=len(length)))
+    for column, width, at in zip(columns, widths, places, strict=False):
         if not isinstance(column, bytes):
             rows[:, at : at + width] = column
-        at += width
-    return rows
+    return rows, places
 
 
 # Decoding
@@ -494,6 +546,43 @@ def decode(
     data = bytes(frame)
     header = read_header(data, 0)
     _check_readable(data, header)
+    producer, instance, append_time_us = _identity(header, names, origin_us)
+    total = header.size - HEADER_SIZE
+    return lazy_batch(
+        producer, instance, header.base_sequence, header.count,
+        partial(_decode_columns, data, header, origin_us, loads, total), total,
+        header.base_offset, append_time_us, header.leader_epoch,
+    )  # fmt: skip
+
+
+def reload(
+    batch: Batch, frame: bytes, *, origin_us: int, loads: Callable[[bytes | None], Any]
+) -> Batch:
+    """Return a batch with its records, which its frame in a file has.
+
+    What the batch knows stays, as it is more exact than the file: its append time, and the sizes of
+    its records.
+    """
+    header = read_header(frame, 0)
+    _check_readable(frame, header)
+    decode_columns = partial(_decode_columns, frame, header, origin_us, loads)
+    return batch.loaded(partial(decode_columns, batch.bytes, batch.known_sizes))
+
+
+def locate(header: BatchHeader, *, names: Mapping[int, tuple[str, str]], origin_us: int) -> Batch:
+    """Make a batch of the header of a frame. Its records stay in the file; see `decode`."""
+    producer, instance, append_time_us = _identity(header, names, origin_us)
+    return unloaded_batch(
+        producer, instance, header.base_sequence, header.count, header.size - HEADER_SIZE,
+        header.base_offset, append_time_us, header.leader_epoch,
+    )  # fmt: skip
+
+
+def _identity(
+    header: BatchHeader, names: Mapping[int, tuple[str, str]], origin_us: int
+) -> tuple[str, str, int]:
+    """Return the producer of a frame, its instance, and the append time."""
+    _check_codec(header)
     if header.count and header.count <= header.last_offset_delta:
         raise BadValueError(
             f"batch at offset {header.base_offset}: {header.count} records in "
@@ -501,11 +590,7 @@ def decode(
         )
     unnamed = f"producer-{header.producer_id}"
     producer, instance = names.get(header.producer_id, (unnamed, unnamed))
-    return lazy_batch(
-        producer, instance, header.base_sequence, header.count,
-        partial(_decode_columns, data, header, origin_us, loads), header.size - HEADER_SIZE,
-        header.base_offset, header.max_timestamp_ms * 1000 - origin_us, header.leader_epoch,
-    )  # fmt: skip
+    return producer, instance, header.max_timestamp_ms * 1000 - origin_us
 
 
 def read_records(frame: bytes, header: BatchHeader) -> StoredRecords:
@@ -526,6 +611,10 @@ def read_records(frame: bytes, header: BatchHeader) -> StoredRecords:
 def _check_readable(frame: bytes, header: BatchHeader) -> None:
     if len(frame) != header.size:
         raise DamagedBatchError(0, f"{len(frame)} bytes are given, expected {header.size}")
+    _check_codec(header)
+
+
+def _check_codec(header: BatchHeader) -> None:
     if header.compression not in ("none", "gzip"):
         raise BadValueError(
             f"batch at offset {header.base_offset} is compressed with {header.compression}: "
@@ -534,7 +623,12 @@ def _check_readable(frame: bytes, header: BatchHeader) -> None:
 
 
 def _decode_columns(
-    frame: bytes, header: BatchHeader, origin_us: int, loads: Callable[[bytes | None], Any]
+    frame: bytes,
+    header: BatchHeader,
+    origin_us: int,
+    loads: Callable[[bytes | None], Any],
+    total: int,
+    sizes: int | npt.NDArray[Any] | None = None,
 ) -> Columns:
     records = read_records(frame, header)
     if records.offset_deltas != list(range(header.count)):
@@ -543,7 +637,9 @@ def _decode_columns(
     values = tuple(records.values) if header.is_control else tuple(map(loads, records.values))
     headers = tuple(records.headers) if any(records.headers) else None
     timestamps_us = _timestamps_us(header, records.timestamp_deltas_ms, origin_us)
-    return keys, values, headers, timestamps_us, _sizes(records.ends, len(frame) - HEADER_SIZE)
+    if sizes is None:
+        sizes = _sizes(records.ends, total)
+    return keys, values, headers, timestamps_us, sizes
 
 
 def _timestamps_us(
@@ -564,7 +660,9 @@ def _timestamps_us(
 
 
 def _sizes(ends: list[int], total: int) -> int | npt.NDArray[np.int64]:
-    """Return the sizes of the records. Those of compressed records are scaled to their total."""
+    """Return the sizes of the records, scaled to their total, which may be that of the
+    compressed records.
+    """
     if len(ends) == 1:
         return total
     positions = np.array([0, *ends], np.int64)

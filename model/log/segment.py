@@ -130,19 +130,21 @@ _GLANCE: Final = 2**12
 
 
 def scan(
-    read: Read, size: int, start: int = 0, base_offset: int = 0, *, checksums: bool
-) -> SegmentScan:
+    read: Read, size: int, start: int = 0, base_offset: int = 0, *, checksums: bool,
+    verified_before: int = 0,
+) -> SegmentScan:  # fmt: skip
     """Walk through the batches of a segment from a position on, which must be that of a batch.
 
     `base_offset` is the lowest offset that the first batch may have. Offsets rise from batch to
     batch; compaction leaves gaps. With `checksums` every byte is read and verified, a chunk at a
-    time, otherwise the headers only.
+    time, otherwise the headers only. Of batches below the offset `verified_before` only the headers
+    are read, too.
     """
     walk = _Walk(read, size, start, base_offset)
-    step = _CHUNK if checksums else _GLANCE
     try:
         while walk.at < size:
-            walk.add(step, checksums)
+            verifying = checksums and walk.next_offset >= verified_before
+            walk.add(_CHUNK if verifying else _GLANCE, verified_before if checksums else None)
     except DamagedBatchError as error:
         follows = _is_followed(read, size, walk.at, walk.lowest)
         return walk.result(Damage(walk.at, error.reason, follows))
@@ -177,8 +179,11 @@ class _Walk:
         self.lowest = base_offset
         """Lowest offset of a batch that would show that damage is in the middle."""
 
-    def add(self, step: int, checksums: bool) -> None:
-        """Add the next batch; `step` bytes are read if more are needed than were read before."""
+    def add(self, step: int, verified_before: int | None) -> None:
+        """Add the next batch; `step` bytes are read if more are needed than were read before.
+
+        Its checksum is verified from an offset on; `None`: never.
+        """
         at = self.at
         inside = at - self._chunk_at
         if inside + HEADER_SIZE > len(self._chunk):
@@ -186,7 +191,7 @@ class _Walk:
         fields = read_fields(self._chunk, inside)
         self._check_place(fields)
         size = fields[1]
-        if checksums:
+        if verified_before is not None and fields[0] >= verified_before:
             if inside + size > len(self._chunk) and size <= step:
                 inside = self._fetch(step)
             if size <= step:

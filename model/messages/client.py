@@ -173,6 +173,18 @@ class OutOfRange:
     """Offset after the last record of the log."""
 
 
+@attrs.frozen
+class RecordsDamaged:
+    """Refused: the records at the offset are damaged on the disk."""
+
+    request: int
+    """Number of the request."""
+    start_offset: int
+    """Offset of the first damaged record."""
+    end_offset: int
+    """Offset after the last damaged record that is known."""
+
+
 class GroupCommitted(NamedTuple):
     """Tells a partition's leader what a group has committed; sent by the group's coordinator."""
 

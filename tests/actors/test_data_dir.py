@@ -154,6 +154,7 @@ def test_damage_is_reported_with_its_place_and_what_is_before_it_is_there(
         cluster.create_topic("orders")
         for number in range(4):
             send(cluster, [number], f"shop-{number}")
+        cluster.system.crash("broker-0")
     [segment] = segments(tmp_path)
     data = bytearray(segment.read_bytes())
     last = len(data) // 4 * 3
@@ -169,6 +170,60 @@ def test_damage_is_reported_with_its_place_and_what_is_before_it_is_there(
         assert event.detail.startswith(f"orders-0/{segment.name} at {last}: ")
         assert [receipt.offset for receipt in send(cluster, [9], "later")] == [3]
         assert cluster.inspect(ORDERS).end_offset == 4
+
+
+def test_after_an_orderly_stop_only_what_is_read_is_verified(tmp_path: Path) -> None:
+    with opened(tmp_path) as cluster:
+        cluster.create_topic("orders")
+        for number in range(4):
+            send(cluster, [number], f"shop-{number}")
+    [segment] = segments(tmp_path)
+    data = bytearray(segment.read_bytes())
+    data[-3] ^= 16
+    segment.write_bytes(data)
+    with opened(tmp_path) as cluster:
+        send(cluster, [9], "later")
+        assert cluster.events.of("log_recovered")[-1].count == 4
+        assert not cluster.events.of("log_truncated", "log_damaged")
+        with pytest.raises(WavetankError, match="from offset 3 to 3 are damaged on the disk"):
+            contents(cluster)
+        [event] = cluster.events.of("log_damaged")
+        assert (event.base_offset, event.count) == (3, 1)
+        cluster.system.crash("broker-0")
+    # What was written since the orderly stop is verified, and the rest still is not.
+    data = bytearray(segment.read_bytes())
+    data[-3] ^= 16
+    segment.write_bytes(data)
+    with opened(tmp_path) as cluster:
+        assert cluster.inspect(ORDERS).end_offset == 4
+        [event] = cluster.events.of("log_truncated")
+        assert not cluster.events.of("log_damaged")
+
+
+def test_complete_segments_are_not_verified_again_after_a_crash(tmp_path: Path) -> None:
+    with opened(tmp_path, log_segment_bytes=300) as cluster:
+        cluster.create_topic("orders", type=str)
+        for number in range(8):
+            send(cluster, ["x" * 100], f"shop-{number}")
+        cluster.run_until(lambda: len(segments(tmp_path)) >= 4, DEADLINE)
+        journal = tmp_path / "broker-0" / "orders-0"
+        cluster.run_until(
+            lambda: any(
+                b"recovery_point" in each.read_bytes() for each in journal.glob("*.journal")
+            ),
+            DEADLINE,
+        )
+        cluster.system.crash("broker-0")
+    first, *_, last = segments(tmp_path)
+    for segment in (first, last):
+        data = bytearray(segment.read_bytes())
+        data[-3] ^= 16
+        segment.write_bytes(data)
+    with opened(tmp_path, log_segment_bytes=300) as cluster:
+        cluster.inspect(ORDERS)
+        [event] = cluster.events.of("log_truncated")
+        assert last.name in event.detail
+        assert not cluster.events.of("log_damaged")
 
 
 def test_a_dead_letter_tells_the_same_before_and_after_a_restart(tmp_path: Path) -> None:

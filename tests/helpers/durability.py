@@ -117,7 +117,7 @@ class DurabilityRun:
             ),
             log_segment_bytes=dice.choice([400, 2_000]), log_roll_ms=dice.choice([300, 60_000]),
             log_flush_interval_messages=many, log_flush_interval_ms=dice.choice([None, 200]),
-            log_retention_check_interval_ms=500,
+            log_cache_bytes=dice.choice([None, 0, 300]), log_retention_check_interval_ms=500,
             broker_heartbeat_interval_ms=200, broker_session_timeout_ms=1_000,
         )  # fmt: skip
         self.promises.watch(cluster.system)

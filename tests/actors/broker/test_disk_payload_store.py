@@ -348,7 +348,7 @@ def test_every_payload_resolves_whatever_crashes(seed: int, power: bool) -> None
     with wt.Cluster.simulated(
         seed, storage="disk", brokers=2, disk=model, flush="commit" if power else "interval",
         network=wt.network.uniform("100us", "1ms"), log_segment_bytes=600,
-        log_retention_check_interval_ms=150, **TIMES,
+        log_retention_check_interval_ms=150, log_cache_bytes=dice.choice([None, 1, 500]), **TIMES,
     ) as cluster:  # fmt: skip
         cluster.create_topic("videos", 2, payloads="external", **policy)
         producer = cluster.producer(

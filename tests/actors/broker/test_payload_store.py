@@ -500,9 +500,11 @@ def test_the_other_values_are_removed_when_one_cannot_be(tmp_path: Path) -> None
         assert not cluster.events.of("failed")
 
 
-@pytest.mark.parametrize("storage", ["memory", "disk"])
-def test_values_are_removed_with_their_topic(storage: Any) -> None:
-    with simulated(storage=storage) as cluster:
+@pytest.mark.parametrize(
+    "options", [{"storage": "memory"}, {"storage": "disk"}, {"storage": "disk", "cache": 1}]
+)
+def test_values_are_removed_with_their_topic(options: dict[str, Any]) -> None:
+    with simulated(storage=options["storage"], log_cache_bytes=options.get("cache")) as cluster:
         cluster.create_topic("videos", payloads="external")
         cluster.create_topic("films", payloads="external")
         fill(cluster, ["a", "b"])

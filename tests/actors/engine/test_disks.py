@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wavetank as wt
-from wavetank.actors.engine.disk import DiskFailed, FileRead, FolderRead
+from wavetank.actors.engine.disk import DiskFailed, FolderRead, FramesRead
 from wavetank.actors.engine.live import LiveSystem
 from wavetank.actors.engine.simulated import SimulatedSystem
 from wavetank.model.disk import (
@@ -109,8 +109,8 @@ class Scribe(wt.Actor):
     def on_failed(self, failed: DiskFailed) -> None:
         self.answers.append(failed)
 
-    @wt.receives(FileRead)
-    def on_file_read(self, read: FileRead) -> None:
+    @wt.receives(FramesRead)
+    def on_file_read(self, read: FramesRead) -> None:
         self.answers.append(read)
 
     @wt.receives(FolderRead)
@@ -324,14 +324,14 @@ def test_what_is_lost_with_the_power_is_told_once_even_if_the_whole_file_is_gone
 
 def test_a_part_of_a_file_can_be_read(desk: Desk) -> None:
     desk.carry_out(*[("append", "a/1.log", letter) for letter in "xyz"], ("close", "a/1.log"))
-    [answer] = desk.carry_out(("read_part", "a/1.log", LINE, 2 * LINE))
+    [answer] = desk.carry_out(("read_part", "a/1.log", 0, 2 * LINE))
     assert answer.message == Done("read part")
-    assert answer.contents.frames == (b"y" * LINE,)
-    assert (answer.contents.ends, answer.contents.damage) == ((2 * LINE,), None)
+    assert answer.contents.frames == (b"x" * LINE, b"y" * LINE)
+    assert (answer.contents.ends, answer.contents.damage) == ((LINE, 2 * LINE), None)
     desk.carry_out(("append", "a/1.log", "w"))
     assert desk.contents() == {"1.log": "xyzw"}, "a file that was closed can be written"
     [answer] = desk.carry_out(("read_part", "a/2.log", 0, LINE))
-    assert answer.contents.damage == Damage("a/2.log", 0, "there is no such file")
+    assert (answer.contents.damage.file, answer.contents.damage.position) == ("a/2.log", 0)
 
 
 def test_damage_in_a_part_of_a_file_has_its_position(desk: Desk) -> None:

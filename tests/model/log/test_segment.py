@@ -406,3 +406,18 @@ def test_headers_in_columns_have_the_types_of_their_fields() -> None:
     headers = scanned(b"".join(SMALL)).headers
     assert headers["count"].tolist() == [1, 3, 2]
     assert int(np.sum(headers["size"])) == ENDS[-1]
+
+
+@pytest.mark.parametrize("verified_before", [0, 3, 4, 5, 9])
+def test_a_batch_is_verified_from_an_offset_on_whatever_the_segment_is_called(
+    verified_before: int,
+) -> None:
+    parts = frames([4, 2, 2])
+    data = bytearray(b"".join(parts))
+    data[len(parts[0]) + len(parts[1]) - 1] ^= 1  # the batch at offset 4
+    found = scan(
+        lambda position, size: bytes(data[position : position + size]), len(data), checksums=True,
+        verified_before=verified_before,
+    )  # fmt: skip
+    assert len(found) == (3 if verified_before > 4 else 1)
+    assert (found.damage is None) == (verified_before > 4)

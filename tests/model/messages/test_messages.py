@@ -56,7 +56,7 @@ OPAQUE = {
     "StoredGroup.assignor": "a name or a function of the user",
     "DiskFailed.message": "the message that the actor gave the disk, for itself",
     "FolderRead.message": "the message that the actor gave the disk, for itself",
-    "FileRead.message": "the message that the actor gave the disk, for itself",
+    "FramesRead.message": "the message that the actor gave the disk, for itself",
     "FileContents.frames": "what the actor had written, or the disk decoded",
     "FileContents.lost": "what the actor had written",
 }
