@@ -31,6 +31,7 @@ from ..model.messages.cluster import (
 from ..model.messages.group import DescribeGroup, GroupView, SetAssignor
 from ..model.messages.share import DELIVERIES, Delivery
 from ..model.numbers import check_whole
+from ..model.payloads import PAYLOAD_STORE
 from ..model.settings import ClusterSettings, ConsumerSettings, ProducerSettings, describe_ignored
 from ..model.topics import Cleanup, Topic, TopicPartition
 from ..model.views import ClusterView, TopicView
@@ -38,6 +39,7 @@ from ..strategies.assignment import EVERYONE, resolve
 from ..strategies.partitioning import partitioner as resolve_partitioner
 from .broker.broker import Broker
 from .broker.controller import Controller
+from .broker.disk_payload_store import DiskPayloadStore
 from .broker.payload_store import PayloadStore
 from .client.load_generator import LoadGenerator
 from .client.payload_client import fetch_payload
@@ -141,7 +143,7 @@ class Cluster:
         self.payload_store: Ref | None = None
         """The actor that stores external payloads, once a topic has them."""
         self.controller = self.system.spawn(
-            Controller, "controller", self.settings, node="controller"
+            Controller, "controller", self.settings, {}, node="controller"
         )
         """The controller's address."""
         self.brokers: list[str] = []
@@ -149,6 +151,8 @@ class Cluster:
         for _ in range(brokers):
             self._spawn_broker()
         self._wait_for_brokers(self.brokers)
+        if any(topic.payloads == "external" for topic in self._last_metadata.topics.values()):
+            self._payload_store()  # topics of an earlier process
 
     @classmethod
     def simulated(
@@ -487,14 +491,9 @@ class Cluster:
             serializer=serializer,
         )  # fmt: skip
         if self.settings.storage == "disk" and isinstance(self.system, LiveSystem):
-            if topic.payloads == "external":
-                raise BadValueError(
-                    f"topic {name!r}: payloads = 'external': expected 'inline' in a cluster with a "
-                    "data_dir"
-                )
             topic = attrs.evolve(topic, serializer=topic.make_serializer().name)
         if topic.payloads == "external":
-            topic = attrs.evolve(topic, payload_store=self._payload_store())
+            self._payload_store()
         self._order(CreateTopic(topic))
         return self._last_metadata.topics[name]
 
@@ -595,8 +594,9 @@ class Cluster:
 
         Raises:
             UnknownNameError: There is no such delivery, assignor or setting.
-            BadValueError: The group exists already, a setting is out of range, or an assignor is
-                given for a delivery that does not divide the partitions.
+            BadValueError: The group exists already, a setting is out of range, an assignor is
+                given for a delivery that does not divide the partitions, or the group is one of the
+                `data_dir` whose assignor was a function, and no assignor is given.
         """
         if delivery not in DELIVERIES:
             raise UnknownNameError("delivery", str(delivery), DELIVERIES)
@@ -613,15 +613,15 @@ class Cluster:
             )
         group = ConsumerGroup(self, name, wanted, chosen, delivery, acks)
         if delivery == "exclusive":
-            rule = chosen.partition_assignment_strategy or assignor or "range"
+            rule = chosen.partition_assignment_strategy or assignor
         else:
             rule = EVERYONE
             if assignor is not None:
                 group._require_exclusive(assignor)
-        resolve(rule)
-        dead_letter_topic = chosen.dead_letter_topic
-        if dead_letter_topic is not None and dead_letter_topic not in self.metadata().topics:
-            self.create_topic(dead_letter_topic)
+        if rule is not None:
+            resolve(rule)
+        if chosen.dead_letter_topic is not None:
+            self._prepare_dead_letters(name, wanted, chosen.dead_letter_topic)
         delay_ms = self.settings.group_initial_rebalance_delay_ms
         reservation = Reservation(name, chosen.auto_offset_reset, chosen.subscriber_ttl_ms * 1_000)
         self._order(CreateGroup(name, GroupConfig(name, wanted, rule, delay_ms), reservation))
@@ -827,10 +827,28 @@ class Cluster:
             self._dead_letter_producer = self.producer("republisher", "manual", linger_ms=0)
         return self._dead_letter_producer
 
+    def _prepare_dead_letters(self, group: str, topics: Sequence[str], dead: str) -> None:
+        """Create the topic for the dead letters of others, which keeps references as they do."""
+        known = self.metadata().topics
+        kinds = sorted({known[topic].payloads for topic in topics if topic in known})
+        if dead not in known:
+            self.create_topic(dead, payloads="external" if kinds == ["external"] else "inline")
+        found = self._last_metadata.topics[dead]
+        if found.serializer is not None and any(kind != found.payloads for kind in kinds):
+            raise BadValueError(
+                f"group {group!r}: dead_letter_topic = {dead!r} has payloads = {found.payloads!r}: "
+                f"expected one for topics with payloads = {' and '.join(map(repr, kinds))}, as "
+                "references and values cannot be stored in one topic"
+            )
+
     def _payload_store(self) -> Ref:
         if self.payload_store is None:
+            kind: type[PayloadStore] | type[DiskPayloadStore] = PayloadStore
+            argument: Any = self.payload_dir
+            if self.settings.storage == "disk" and self.payload_dir is None:
+                kind, argument = DiskPayloadStore, self.settings.flush == "commit"
             self.payload_store = self.system.spawn(
-                PayloadStore, "payloads", self.payload_dir, node="payloads"
+                kind, PAYLOAD_STORE, argument, node=PAYLOAD_STORE
             )
         return self.payload_store
 

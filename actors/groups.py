@@ -278,8 +278,8 @@ class ConsumerGroup:
             headers = dict(origin.headers)
             futures.append(
                 producer.send(
-                    origin.topic, record.value, key=record.key, partition=origin.partition,
-                    headers=headers,
+                    origin.topic, self._cluster.payload(record), key=record.key,
+                    partition=origin.partition, headers=headers,
                 )
             )  # fmt: skip
         for future in futures:

@@ -130,7 +130,8 @@ class ProducerHandle:
         known = self._check(topic, value, key, partition)
         pairs = tuple((headers or {}).items())
         if known.serializer is not None:
-            known.make_serializer().dumps(value)
+            if known.payloads == "inline":
+                known.make_serializer().dumps(value)
             key = to_key(key)
             pairs = tuple((each, to_header(each, data)[1]) for each, data in pairs)
         send = Send(
@@ -142,7 +143,7 @@ class ProducerHandle:
             None if timestamp is None else to_us(timestamp, "timestamp", negative=True),
             known.id,
         )
-        if known.payload_store is None:
+        if known.payloads == "inline":
             return self.ref.ask(send, block=False).map(_receipt)
         if self._asks_user(partition):
             # Only here the function can see the value: the producer gets a reference to it.
@@ -150,7 +151,7 @@ class ProducerHandle:
                 send = attrs.evolve(send, partition=self._choose(known, value, key, None))
             except Exception as error:
                 return failed_future(self.ref, error)
-        return self._upload(known, send)
+        return self._upload(send)
 
     def send_many(
         self,
@@ -188,7 +189,8 @@ class ProducerHandle:
             for value in values:
                 known.check(value)
         if known.serializer is not None:
-            if known.serializer != "bytes" or set(map(type, values)) != {bytes}:
+            plain = known.serializer == "bytes" and set(map(type, values)) == {bytes}
+            if known.payloads == "inline" and not plain:
                 dumps = known.make_serializer().dumps
                 for value in values:
                     dumps(value)
@@ -196,9 +198,9 @@ class ProducerHandle:
         many = SendMany(
             topic, tuple(values), None if keys is None else tuple(keys), partition, known.id
         )
-        if known.payload_store is None:
+        if known.payloads == "inline":
             return self.ref.ask(many, block=False).map(_receipt)
-        return self._upload(known, many)
+        return self._upload(many)
 
     def add_topic(self, name: str, partitions: int = 1, type: type = object) -> None:
         """Create a topic.
@@ -259,9 +261,9 @@ class ProducerHandle:
             key, value, partitions, requested=partition, sticky=0, random=_ANY_RANDOM
         )
 
-    def _upload(self, topic: Topic, send: Send | SendMany) -> Future[RecordMetadata]:
-        self._payload_store = topic.payload_store
-        return upload(self.ref, topic.payload_store, send, self.settings.batch_size)
+    def _upload(self, send: Send | SendMany) -> Future[RecordMetadata]:
+        self._payload_store = store = self._cluster._payload_store()
+        return upload(self.ref, store, send, self.settings.batch_size)
 
 
 def _receipt(answer: RecordMetadata | SendFailed) -> RecordMetadata:

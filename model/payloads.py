@@ -18,6 +18,8 @@ import attrs
 from .errors import BadValueError, PayloadError
 from .log.batch import Batch
 
+PAYLOAD_STORE: Final = "payloads"
+"""Name of the actor that keeps external payloads, and of its node."""
 PICKLE_PROTOCOL: Final = 5
 """Fixed, because the default of another Python would change sizes and the digest of a run."""
 

@@ -11,6 +11,7 @@ Kafka's null.
 | str | texts | UTF-8 |
 | json | plain data; or instances of the topic's type, if that is an attrs class | JSON |
 | pickle | objects that can be pickled | a pickle, which only Python reads |
+| payload | references to external payloads | JSON |
 
 Plain data is a dictionary with texts as keys, a list, a text, a number, a truth value or `None`,
 and these within each other. A tuple is none of it, because it would come back as a list. An attrs
@@ -30,7 +31,10 @@ import attrs
 from cattrs.preconf.json import make_converter
 
 from .errors import BadValueError, UnknownNameError
-from .payloads import PICKLE_PROTOCOL
+from .payloads import PICKLE_PROTOCOL, Payload
+
+REFERENCES: Final = "payload"
+"""The serialiser of every topic with external payloads, and of no other."""
 
 
 @attrs.frozen
@@ -230,6 +234,29 @@ def _load_pickle(data: bytes | None) -> Any:
         raise _unreadable("pickle", data, f"a pickle ({_reason(error)})") from error
 
 
+# References to external payloads
+
+
+def _load_reference(data: bytes | None) -> Payload | None:
+    try:
+        return None if data is None else _REFERENCE.structure(json.loads(data), Payload)
+    except Exception as error:  # as above
+        assert data is not None
+        expected = f"a reference to an external payload ({_reason(error)})"
+        raise _unreadable(REFERENCES, data, expected) from error
+
+
+def _dump_reference(value: object) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, Payload):
+        raise _refused(REFERENCES, value, "a reference to an external payload")
+    return _to_json(attrs.asdict(value))
+
+
+_REFERENCE: Final = make_converter(forbid_extra_keys=True)
+
+
 _SERIALIZERS: Final = {
     serializer.name: serializer
     for serializer in (
@@ -237,5 +264,6 @@ _SERIALIZERS: Final = {
         Serializer("str", _dump_str, _load_str),
         Serializer("json", _dump_json, _load_json),
         Serializer("pickle", _dump_pickle, _load_pickle),
+        Serializer(REFERENCES, _dump_reference, _load_reference),
     )
 }

@@ -4,14 +4,14 @@ import builtins
 from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from .durations import Duration, to_us
 from .errors import BadValueError
 from .payloads import Payload
-from .serializers import Serializer, make_serializer
+from .serializers import REFERENCES, Serializer, make_serializer
 
 
 class TopicPartition(NamedTuple):
@@ -63,13 +63,11 @@ class Topic:
     retain_unconsumed: bool = True
     """Whether records that a group has still to consume are kept beyond the retention."""
     serializer: str | None = None
-    """How values are stored on a disk: "bytes", "str", "json" or "pickle". With one, keys are
-    bytes, and values that cannot be stored are refused where they are sent. `None`: by the
-    type."""
+    """How values are stored on a disk: "bytes", "str", "json" or "pickle"; "payload" for references
+    to external payloads. With one, keys are bytes, and values that cannot be stored are refused
+    where they are sent. `None`: by the type."""
     id: int = attrs.field(default=0, eq=False, repr=False)
     """Given by the controller. A topic that is deleted and created again has a higher one."""
-    payload_store: Any = attrs.field(default=None, eq=False, repr=False)
-    """Address of the actor that keeps external payloads."""
 
     def __attrs_post_init__(self) -> None:
         """Raise `BadValueError` if a field is invalid."""
@@ -89,14 +87,25 @@ class Topic:
             )
         if self.serializer is not None:
             make_serializer(self.serializer)
+            self._check_serializer()
         self._check_cleanup()
 
     def make_serializer(self) -> Serializer:
         """Make the serialiser of its values, by default that for its type."""
         by_type = "json"
-        if self.type in (bytes, str):
+        if self.payloads == "external":
+            by_type = REFERENCES
+        elif self.type in (bytes, str):
             by_type = self.type.__name__
         return make_serializer(self.serializer or by_type, self.type)
+
+    def _check_serializer(self) -> None:
+        external = self.payloads == "external"
+        if external != (self.serializer == REFERENCES):
+            expected = "none, as external payloads are pickled" if external else "another one"
+            raise BadValueError(
+                f"topic {self.name!r}: serializer = {self.serializer!r}: expected {expected}"
+            )
 
     def _check_cleanup(self) -> None:
         if self.cleanup not in CLEANUPS:

@@ -50,10 +50,11 @@ from ...model.topics import Topic, TopicPartition, partitions_of
 from ..engine.actor import Actor, receives
 from ..engine.disk import DiskFailed, FolderRead
 from .controller_storage import (
+    AssignorStorage,
     ControllerStorage,
+    MissingAssignor,
     group_entry,
     offsets_entry,
-    read_group,
     read_topic,
     topic_entry,
 )
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
     from ...model.settings import ClusterSettings
     from ..engine.ref import Ref
+    from .controller_storage import Functions
     from .journal import Entry
 
 CHECKS_PER_SESSION: Final = 8
@@ -141,16 +143,18 @@ class ProducerId:
     answer, and is sent the same one."""
 
 
-def _named(assignor: object) -> str:
-    """Return the name of an assignor; a function of the user cannot be stored."""
-    return assignor if isinstance(assignor, str) else "range"
+def with_assignor(config: GroupConfig) -> GroupConfig:
+    """Return the configuration of a group that has the default assignor if none is given."""
+    return config if config.assignor is not None else attrs.evolve(config, assignor="range")
 
 
 class Controller(Actor):
     """Keeps the metadata of a cluster, and gives orders to its brokers."""
 
-    def __init__(self, settings: ClusterSettings) -> None:
+    def __init__(self, settings: ClusterSettings, functions: Functions | None = None) -> None:
+        """Begin; `functions` has the assignors of the user that earlier lives were given."""
         self.settings = settings
+        self.assignors = AssignorStorage({} if functions is None else functions)
         self.version = 0
         """The version of the metadata."""
         self.brokers: dict[str, BrokerState] = {}
@@ -249,13 +253,22 @@ class Controller(Actor):
         for partition, placement in self.leaders.items():
             yield ("partition", *partition, placement.epoch, placement.home)
         for name, config in self.groups.items():
-            yield group_entry(config, self.reservations[name], self.created_us[name])
-            stored = self.group_logs[name]
-            yield ("generation", name, stored.generation, _named(stored.assignor))
+            yield self.group_entry(config)
+            yield self.generation_entry(name)
             yield offsets_entry(name, self.group_offsets[name].items())
             yield ("coordinator", name, self.coordinators[name].epoch)
         for name, producer in self.producers.items():
             yield ("producer", name, producer.epoch)
+
+    def group_entry(self, config: GroupConfig) -> Entry:
+        name = config.name
+        assignor = self.assignors.describe(name, config.assignor)
+        return group_entry(config, assignor, self.reservations[name], self.created_us[name])
+
+    def generation_entry(self, group: str) -> Entry:
+        stored = self.group_logs[group]
+        assignor = self.assignors.describe(group, stored.assignor)
+        return ("generation", group, stored.generation, assignor)
 
     def apply(self, entry: Entry) -> None:
         """Apply an entry of the journal."""
@@ -292,16 +305,18 @@ class Controller(Actor):
     def apply_group(
         self, fields: dict[str, Any], reserved: dict[str, Any], created_us: int
     ) -> None:
-        config, reservation = read_group(fields, reserved)
-        name = config.name
-        self.groups[name], self.reservations[name] = config, reservation
+        name = fields["name"]
+        assignor = self.assignors.find(name, fields["assignor"])
+        config = GroupConfig(**{**fields, "assignor": assignor})
+        self.groups[name], self.reservations[name] = config, Reservation(**reserved)
         self.created_us[name] = created_us
         self.coordinators.setdefault(name, Placement())
         self.group_logs.setdefault(name, StoredGroup(0, None, config.assignor, (), {}))
         self.group_offsets.setdefault(name, {})
 
-    def apply_generation(self, group: str, generation: int, assignor: str) -> None:
-        self.group_logs[group] = StoredGroup(generation, None, assignor, (), {})
+    def apply_generation(self, group: str, generation: int, assignor: Any) -> None:
+        found = self.assignors.find(group, assignor)
+        self.group_logs[group] = StoredGroup(generation, None, found, (), {})
 
     def apply_coordinator(self, group: str, epoch: int) -> None:
         self.coordinators[group].epoch = epoch
@@ -401,7 +416,8 @@ class Controller(Actor):
             self.last_epochs[partition] = placement.epoch
             del self.reserved[partition]
             if placement.broker is not None:
-                self.send(self.brokers[placement.broker].ref, Drop(partition, lost=False))
+                drop = Drop(partition, lost=False, deleted=True)
+                self.send(self.brokers[placement.broker].ref, drop)
         self.record(kinds.TOPIC_DELETED, topic=delete.name)
         self.publish_metadata()
         self.promise(self.sender, RequestDone(self.metadata()))
@@ -414,28 +430,32 @@ class Controller(Actor):
         if create.name in self.groups:
             self.reply(RequestRefused(f"group {create.name!r} exists already"))
             return
-        self.groups[create.name] = create.config
+        config = with_assignor(create.config)
+        self.groups[create.name] = config
         self.reservations[create.name] = create.reservation
         self.created_us[create.name] = self.now
         for partition in self.leaders:
-            if partition.topic in create.config.topics:
+            if partition.topic in config.topics:
                 self.order_reserve(partition)
         self.coordinators[create.name] = Placement()
-        self.group_logs[create.name] = StoredGroup(0, None, create.config.assignor, (), {})
+        self.group_logs[create.name] = StoredGroup(0, None, config.assignor, (), {})
         self.group_offsets[create.name] = {}
-        self.note(group_entry(create.config, create.reservation, self.now))
+        self.note(self.group_entry(config))
         self.place_coordinator(create.name)
         self.waiting.append((self.sender, [self.coordinators[create.name]], create.name))
         self.publish_metadata()
 
     def adopt_group(self, create: CreateGroup) -> None:
         """Go on with a group of an earlier process, with its generation and offsets."""
-        name = create.name
+        name, stored = create.name, self.group_logs[create.name]
+        if create.config.assignor is None and isinstance(stored.assignor, MissingAssignor):
+            self.reply(RequestRefused(str(stored.assignor)))
+            return
         self.restored_groups.discard(name)
-        self.groups[name] = create.config
-        stored = self.group_logs[name]
-        self.group_logs[name] = attrs.evolve(stored, assignor=create.config.assignor)
-        self.note(group_entry(create.config, self.reservations[name], self.created_us[name]))
+        config = self.groups[name] = with_assignor(create.config)
+        self.group_logs[name] = attrs.evolve(stored, assignor=config.assignor)
+        self.note(self.group_entry(config))
+        self.note(self.generation_entry(name))
         self.place_coordinator(name)
         self.waiting.append((self.sender, [self.coordinators[name]], None))
         self.publish_metadata()
@@ -659,8 +679,8 @@ class Controller(Actor):
     def on_group_log_append(self, append: GroupLogAppend) -> None:
         if self.coordinators[append.group].epoch == append.epoch:
             if append.generation is not None:
-                stored = self.group_logs[append.group] = append.generation
-                self.note(("generation", append.group, stored.generation, _named(stored.assignor)))
+                self.group_logs[append.group] = append.generation
+                self.note(self.generation_entry(append.group))
             offsets = self.group_offsets[append.group]
             for each in append.offsets:
                 offsets[each.partition] = each.offset

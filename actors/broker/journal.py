@@ -205,8 +205,7 @@ class Journal:
 
     def sync(self, message: object) -> None:
         """Sync the changes that are written; then the actor gets the message."""
-        assert self._writer.file is not None
-        self._writer.file.sync(message)
+        self._writer.sync(message)
 
     def seal(self, log: OpenFile | None, entry: Entry) -> None:
         """Sync a log, and then write a last entry: the actor stops."""

@@ -18,7 +18,8 @@ from ...model.errors import BadValueError
 from ...model.events import kinds
 from ...model.log.offset_ranges import OffsetRange, merge
 from ...model.log.producer_state import ProducerStateManager
-from ...model.payloads import DropPayloads, references
+from ...model.payloads import references
+from .payload_drops import PayloadDrops
 from .share_partition import ALL_BYTES
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ...model.log.batch import Batch
     from ...model.log.cursor import Cursor
     from ...model.log.log import MemoryLog
+    from ...model.payloads import Payload
     from ...model.topics import Topic, TopicPartition
     from ..engine.effects import Effects
     from .journal import Entry
@@ -86,6 +88,7 @@ class LogCleaner:
         """The lease of each group that commits offsets."""
         self.reservations = {group: ReservedRecords(*reserved) for group, *reserved in reservations}
         """Records kept for groups that were created and have had no consumer here."""
+        self.payload_drops = PayloadDrops(effects)
         self._effects = effects
         self._topic = topic
         self._epoch = epoch
@@ -112,7 +115,7 @@ class LogCleaner:
         log, loader = self._log, self._loader
         if loader is None:
             act()
-        elif self._topic.payload_store is not None:
+        elif self._topic.payloads == "external":
             loader.when_loaded(log.start_offset, limit, act)
         else:
             positions = [cursor.committed or 0 for cursor in self._cursors.values()]
@@ -180,11 +183,15 @@ class LogCleaner:
         except BadValueError as error:  # a key that cannot be compared with others
             self._record(kinds.CLEANUP_FAILED, detail=str(error))
             return
-        if removed and self._storage is not None:
-            self._storage.compacted(log, self._producers)
         if removed:
             spans = [(batch.base_offset, batch.base_offset + batch.count) for batch in removed]
             self._record_removed(removed, merge(spans))
+            payloads = self._payloads(removed)
+            if self._storage is None:
+                self.payload_drops.drop(payloads)
+            else:
+                number = self._storage.compacted(log, self._producers)
+                self.payload_drops.drop_compacted(number, payloads)
 
     def _remove_before(self, limit: int) -> None:
         log = self._log
@@ -192,13 +199,37 @@ class LogCleaner:
             batches = log.read(log.start_offset, max_bytes=ALL_BYTES, up_to=limit)
             self._record_removed(batches, [(log.start_offset, limit)])
             log.truncate_before(limit)
-            if self._storage is not None:
+            payloads = self._payloads(batches)
+            if self._storage is None:
+                self.payload_drops.drop(payloads)
+            else:
+                self.payload_drops.drop_before(limit, payloads)
                 self._storage.start_moved(limit)
+
+    def drop_all_payloads(self, then: Callable[[], None]) -> None:
+        """Have the payloads of all records removed, as the topic was deleted; then go on."""
+        log, loader = self._log, self._loader
+
+        def drop() -> None:
+            self.payload_drops.drop_waiting()
+            self.payload_drops.drop(self._payloads(log.pieces(log.start_offset, log.end_offset)))
+            then()
+
+        if loader is None or self._topic.payloads == "inline":
+            drop()
+        else:
+            loader.when_loaded(log.start_offset, log.end_offset, drop)
+
+    def _payloads(self, batches: Iterable[Batch]) -> tuple[Payload, ...]:
+        if self._topic.payloads == "inline":
+            return ()
+        known = [batch for batch in batches if batch.is_loaded]  # the others are damaged
+        return tuple(each for batch in known for each in references(batch))
 
     # What follows from it
 
     def _record_removed(self, batches: Sequence[Batch], spans: Iterable[OffsetRange]) -> None:
-        """Record a removal, move the groups' cursors over it, and drop external payloads."""
+        """Record a removal, and move the groups' cursors over it."""
         if batches:
             self._record(
                 kinds.REMOVED,
@@ -212,10 +243,6 @@ class LogCleaner:
         for name, reserved in self.reservations.items():
             for start, end in spans:
                 self._record_missed(name, [(max(start, reserved.offset), end)], batches)
-        if self._topic.payload_store is not None:
-            known = [batch for batch in batches if batch.is_loaded]  # the others are damaged
-            payloads = tuple(each for batch in known for each in references(batch))
-            self._effects.send(self._topic.payload_store, DropPayloads(payloads))
 
     def _record_lost(
         self, name: str, cursor: Cursor, span: OffsetRange, batches: Sequence[Batch]

@@ -75,6 +75,7 @@ from .group_writer import GroupWritten
 from .journal import RETRY_US, RetryJournal, SnapshotDurable
 from .log_cleaner import CleanUp, GroupLease, LogCleaner
 from .partition_storage import (
+    CompactionStored,
     FlushDue,
     Flushed,
     KeptFrames,
@@ -246,12 +247,19 @@ class Partition(Actor):
         assert self.storage is not None
         if not self.resigned:
             self.storage.on_start_stored(stored)
+            if stored.synced:
+                self.log_cleaner.payload_drops.start_stored(stored.offset)
 
     @receives(SegmentCleaned)
     def on_cleaned(self, cleaned: SegmentCleaned) -> None:
         assert self.storage is not None
         if not self.resigned:
             self.storage.on_cleaned(cleaned)
+
+    @receives(CompactionStored)
+    def on_compaction_stored(self, stored: CompactionStored) -> None:
+        if not self.resigned:
+            self.log_cleaner.payload_drops.compaction_stored(stored.number)
 
     @receives(SnapshotDurable)
     def on_snapshot_durable(self, durable: SnapshotDurable) -> None:
@@ -837,7 +845,17 @@ class Partition(Actor):
     def on_drop(self, drop: Drop) -> None:
         if drop.lost:
             self.killed()
-        elif self.storage is not None:
+            self.resigned = True
+            self.stop()
+        elif drop.deleted and self.has_begun:
+            self.resigned = True
+            self.log_cleaner.drop_all_payloads(self.remove)
+        else:
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the files, and end."""
+        if self.storage is not None:
             self.storage.remove()
         self.resigned = True
         self.stop()

@@ -117,6 +117,14 @@ class SegmentCleaned:
 
 
 @attrs.frozen
+class CompactionStored:
+    """All segments have durable successors without the records that a compaction has removed."""
+
+    number: int
+    """Counts compactions; those before are durable, too."""
+
+
+@attrs.frozen
 class TakenOver:
     """The log that another broker has handed over is durable."""
 
@@ -264,6 +272,10 @@ class PartitionStorage:
         """Counts the attempts to write a file that replaces others."""
         self._cleaned: dict[int, StoredSegment] = {}
         """Compacted segments whose successors are being written, by attempt."""
+        self._compactions = 0
+        """Number of compactions so far."""
+        self._cleans_all = False
+        """Whether all segments with records that are removed have a successor or will have one."""
         self._taking_over: int | None = None
         """The attempt to write a log that was handed over."""
         self._taken: StoredSegment
@@ -671,15 +683,22 @@ class PartitionStorage:
             for suffix in (INDEX, TIME_INDEX):
                 self._disk.remove(f"{self._folder}/{file_name(segment.base_offset, suffix)}")
 
-    def compacted(self, log: MemoryLog, producers: ProducerStateManager) -> None:
+    def compacted(self, log: MemoryLog, producers: ProducerStateManager) -> int:
         """Write the complete segments again, with the records that are left.
 
         A segment is replaced when its successor is durable (`on_cleaned`), so that a crash leaves
         one of them, and a full disk the old one.
+
+        Returns:
+            The number of the compaction. A `CompactionStored` comes when it or a later one is
+            durable.
         """
+        self._compactions += 1
+        self._cleans_all = True
         bases = [segment.base_offset for segment in self._segments]
         for segment, end in list(zip(self._segments[:-1], bases[1:], strict=True)):
             if segment in self._cleaned.values():
+                self._cleans_all = False
                 continue
             kept = log.pieces(segment.base_offset, end)
             if not kept:
@@ -693,6 +712,15 @@ class PartitionStorage:
             for batch in kept:
                 file.append(*self._frame(LogFrame(batch, producers.epoch(batch.producer))))
             file.sync(SegmentCleaned(self._attempts))
+        if not self._cleaned:
+            self._sync_cleaned()  # whole segments are gone, and that is all
+        return self._compactions
+
+    def _sync_cleaned(self) -> None:
+        """Make the names of cleaned segments durable; after the last one, say so."""
+        done = self._cleans_all and not self._cleaned
+        message = CompactionStored(self._compactions) if done else None
+        self._disk.sync_folder(self._folder, message)
 
     def on_cleaned(self, cleaned: SegmentCleaned) -> None:
         """Replace a segment by its successor, unless that could not be written."""
@@ -702,13 +730,14 @@ class PartitionStorage:
             self._disk.rename(name + CLEANED, name)
             segment.file = self._disk.open(name)
             self._remove_indexes(segment)  # the next start makes them again
-            self._disk.sync_folder(self._folder)
+            self._sync_cleaned()
 
     def has_failed_to_clean(self, failed: DiskFailed) -> bool:
         """Keep a segment whose successor could not be written; return whether it was that."""
         for attempt, segment in list(self._cleaned.items()):
             if failed.file == segment.file.name + CLEANED:
                 del self._cleaned[attempt]
+                self._cleans_all = False
                 self._disk.remove(failed.file)
         return failed.file.endswith(CLEANED)
 

@@ -1,8 +1,10 @@
 """How users store and fetch values that a topic keeps outside its log.
 
 Values are stored before their records are sent, so that a record in the log always has its value.
-No thread waits in between: the user's future is passed from the payload store to the producer. If a
-batch of records fails in the end, its values are removed again.
+No thread waits in between: the user's future is passed from the payload store to the producer.
+
+If the records are refused, their values are removed again. If they are given up, the values stay: a
+broker may have stored the records, although nobody has heard of it.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ class PendingUpload:
     """A send between the storing of its values and the outcome of its records.
 
     Each batch of records is stored or fails as a whole, so the producer is asked for each batch
-    separately, and only the values of failed batches are removed.
+    separately, and only the values of refused batches are removed.
     """
 
     producer: Ref
@@ -125,6 +127,8 @@ class PendingUpload:
     def _send_records(self, references: tuple[Payload | None, ...], future: Future[Any]) -> None:
         batches = self._batches(references)
         self.batches_left = len(batches)
+        if not self.producer.is_alive():
+            self._remove(references)
         for number, (batch, values) in enumerate(batches, start=1):
             on_reply = partial(self._batch_done, values, number == len(batches))
             try:
@@ -155,7 +159,7 @@ class PendingUpload:
         """Note the outcome of a batch; after all of them, settle the user's future."""
         if isinstance(reply, SendFailed):
             error = reply.error
-        if error is not None:
+        if isinstance(error, BadValueError):
             self._remove(values)
         with self.store.host.system.lock:
             self.batches_left -= 1

@@ -130,6 +130,10 @@ class OpenFile(abc.ABC):
     def truncate(self, size: int) -> None:
         """Remove the frames beyond a position."""
 
+    def close(self) -> None:
+        """Close it after the orders so far: an actor with many files must not keep all open."""
+        return None
+
 
 class ActorDisk(abc.ABC):
     """The disk of a node, for one of its actors. Names of files are paths with slashes."""

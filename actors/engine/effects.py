@@ -175,6 +175,10 @@ class Effects:
         host = self.host
         return host.system.disks.of(host.node).access(host)
 
+    def find(self, name: str) -> Ref | None:
+        """The address of the actor of this name; `None` if there has never been one."""
+        return self.host.system.refs.get(name)
+
     def watch(self, ref: Ref) -> None:
         """Receive `Ended` when that actor ends; at once if it has ended already."""
         host = self.host

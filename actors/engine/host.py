@@ -287,6 +287,9 @@ class Host(pykka.Actor):
                 self.announce_end(watcher)
             for child in self.children.values():
                 child.put((child, _ActorStop(), self.ref, self.tick()))
+            held, self.held = self.held or [], None
+            for _, message, sender, _ in held:
+                self.bury(message, sender)
         self.after_end()
 
     def after_end(self) -> None:

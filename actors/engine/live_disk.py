@@ -160,6 +160,9 @@ class LiveOpenFile(OpenFile):
 
         self._disk.order(DiskOrder(work, self._host))
 
+    def close(self) -> None:
+        self._disk.order(DiskOrder(lambda: self._disk.close(self._file), self._host))
+
 
 class LiveActorDisk(ActorDisk):
     """A live disk, for one actor."""
@@ -284,6 +287,12 @@ class LiveDisk(NodeDisk):
         file = self._files.pop(name, None)
         if file is not None:
             file.close()
+
+    def close(self, file: LiveFile) -> None:
+        """Close a file, and forget it unless a power loss could still damage it."""
+        file.close()
+        if not file.ends:
+            self._files.pop(file.name, None)
 
     def order(self, order: DiskOrder) -> None:
         """Have an order carried out after those before it."""

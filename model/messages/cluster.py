@@ -85,7 +85,7 @@ class GroupConfig:
     topics: tuple[str, ...]
     """Topics that its members subscribe to unless they choose others."""
     assignor: Any
-    """The assignor: a name or a function."""
+    """The assignor: a name or a function; `None` for the default."""
     initial_delay_ms: int
     """Time to wait for more members before the first rebalance of an empty group."""
 
@@ -324,6 +324,8 @@ class Drop:
     """The partition."""
     lost: bool
     """Whether to record the records as lost; not for a deleted topic."""
+    deleted: bool = False
+    """Whether the topic was deleted, so that its external payloads are not needed any more."""
 
 
 @attrs.frozen

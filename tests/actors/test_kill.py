@@ -17,6 +17,10 @@ from wavetank.model.seeds import python_stream
 KILLS = int(os.environ.get("KILLS", "2"))
 
 
+SCANS = -1
+"""Stands for the topic with external payloads."""
+
+
 def kill_after(lines: int, directory: Path, file: Path, number: int, flush: str) -> None:
     """Start the victim, and kill it when it has written down this many more things."""
     before = len(file.read_bytes().splitlines()) if file.exists() else 0
@@ -34,7 +38,7 @@ def promises(file: Path) -> list[list[str]]:
 
 
 def contents(directory: Path) -> dict[tuple[int, int], str]:
-    """All records of the topic, by partition and offset."""
+    """All records of the topic, by partition and offset, and those with external payloads."""
     found = {}
     with wt.Cluster.live(brokers=2, data_dir=directory) as cluster:
         for number in range(kill_victim.PARTITIONS):
@@ -42,6 +46,11 @@ def contents(directory: Path) -> dict[tuple[int, int], str]:
             view = cluster.inspect(partition)
             for record in cluster.read(partition, view.start_offset, view.end_offset):
                 found[number, record.offset] = record.value
+        scans = wt.TopicPartition("scans", 0)
+        view = cluster.inspect(scans)
+        for record in cluster.read(scans, view.start_offset, view.end_offset):
+            value = cluster.payload(record)  # every payload resolves
+            found[SCANS, record.offset] = value.rstrip("x")
         assert not cluster.events.of("failed", "unhandled", "log_truncated")
     return found
 
@@ -64,6 +73,10 @@ def test_a_killed_cluster_keeps_its_promises(tmp_path: Path, flush: str) -> None
             value, partition, offset = words
             assert found[int(partition), int(offset)] == value
             continue
+        if kind == "scanned":
+            value, offset = words
+            assert found[SCANS, int(offset)] == value
+            continue
         if kind == "began":
             continue
         partition, offset = map(int, words)
@@ -76,4 +89,4 @@ def test_a_killed_cluster_keeps_its_promises(tmp_path: Path, flush: str) -> None
         else:
             assert offset >= committed.get(partition, 0), "a position goes back"
             committed[partition] = offset
-    assert kinds == {"began", "stored", "delivered", "acked", "read", "committed"}
+    assert kinds == {"began", "stored", "scanned", "delivered", "acked", "read", "committed"}

@@ -64,6 +64,7 @@ class FakeEffects:
     events: list[tuple[str, dict[str, Any]]] = attrs.Factory(list)
     spawned: list[str] = attrs.Factory(list)
     watched: list[FakeRef] = attrs.Factory(list)
+    found: dict[str, FakeRef] = attrs.Factory(dict)
 
     @property
     def true_now(self) -> int:
@@ -85,6 +86,9 @@ class FakeEffects:
     def spawn(self, actor_class: type, name: str, *args: Any, **kwargs: Any) -> FakeRef:
         self.spawned.append(name)
         return FakeRef(name)
+
+    def find(self, name: str) -> FakeRef | None:
+        return self.found.get(name)
 
     def watch(self, ref: Any) -> None:
         self.watched.append(ref)

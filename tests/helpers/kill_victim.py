@@ -2,7 +2,8 @@
 
 Usage: kill_victim.py DIRECTORY FILE NUMBER FLUSH. Each line of the file is one thing that the
 cluster has promised, or done: `stored VALUE PARTITION OFFSET`, `delivered PARTITION OFFSET`,
-`acked PARTITION OFFSET`, `read PARTITION OFFSET` and `committed PARTITION OFFSET`.
+`acked PARTITION OFFSET`, `read PARTITION OFFSET` and `committed PARTITION OFFSET`. The topic
+"scans" has external payloads: `scanned VALUE OFFSET`.
 """
 
 import os
@@ -22,6 +23,8 @@ def main(directory: str, file: str, number: int, flush: str) -> None:
     with wt.Cluster.live(brokers=2, data_dir=directory, flush=flush) as cluster:  # type: ignore[arg-type]
         if "orders" not in cluster.metadata().topics:
             cluster.create_topic("orders", PARTITIONS)
+        if "scans" not in cluster.metadata().topics:
+            cluster.create_topic("scans", payloads="external")
         shop = cluster.producer("shop", linger_ms=0)
         crew = cluster.group("crew", ["orders"], delivery="shared").consumer("hand")
         readers = cluster.group("readers", ["orders"], enable_auto_commit=False)
@@ -34,6 +37,8 @@ def main(directory: str, file: str, number: int, flush: str) -> None:
                 sent += 1
                 value = f"{number}:{sent}"
                 futures[value] = shop.send("orders", value, key=str(sent))
+            scan = f"{number}:{sent}:" + "x" * 5_000
+            scanned = shop.send("scans", scan)
             records = crew.poll(timeout=0.02)
             for record in records:
                 note("delivered", record.partition, record.offset)
@@ -49,6 +54,7 @@ def main(directory: str, file: str, number: int, flush: str) -> None:
             for value, future in futures.items():
                 stored = future.get(timeout=60)
                 note("stored", value, stored.partition, stored.offset)
+            note("scanned", scan[:-5_000], scanned.get(timeout=60).offset)
 
 
 if __name__ == "__main__":

@@ -257,3 +257,14 @@ def test_payloads_are_inline_or_external() -> None:
         match="topic 'videos': payloads = 'extern': expected \"inline\" or \"external\"",
     ):
         wt.Topic("videos", 1, payloads="extern")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("payloads", "serializer"), [("external", "json"), ("inline", "payload")])
+def test_only_topics_with_external_payloads_store_references(
+    payloads: Any, serializer: str
+) -> None:
+    with pytest.raises(
+        wt.errors.BadValueError, match=f"topic 'videos': serializer = '{serializer}': exp"
+    ):
+        wt.Topic("videos", 1, payloads=payloads, serializer=serializer)
+    assert wt.Topic("videos", 1, payloads="external").make_serializer().name == "payload"

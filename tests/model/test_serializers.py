@@ -1,6 +1,7 @@
 """Serialisers give back what they were given, or refuse it."""
 
 import datetime as dt
+import json
 from typing import Any
 
 import attrs
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wavetank.model.errors import BadValueError, UnknownNameError
+from wavetank.model.payloads import Payload
 from wavetank.model.serializers import make_serializer, to_header, to_key
 
 PLAIN = st.recursive(
@@ -53,7 +55,7 @@ def types_in(value: Any) -> Any:
     return [types_in(part) for part in value] if isinstance(value, list) else type(value)
 
 
-@pytest.mark.parametrize("name", ["bytes", "str", "json", "pickle"])
+@pytest.mark.parametrize("name", ["bytes", "str", "json", "pickle", "payload"])
 def test_a_tombstone_is_null_for_every_serializer(name: str) -> None:
     serializer = make_serializer(name)
     assert serializer.name == name
@@ -188,3 +190,16 @@ def test_other_keys_and_headers_are_refused(
 ) -> None:
     with pytest.raises(BadValueError, match=problem):
         convert(*arguments)
+
+
+def test_a_reference_comes_back_as_a_reference_and_nothing_else_is_stored_as_one() -> None:
+    serializer = make_serializer("payload")
+    reference = Payload("videos/studio/1-000000001", 9, 2**32 - 1, "dict")
+    data = serializer.dumps(reference)
+    assert json.loads(data or b"") == attrs.asdict(reference)
+    assert serializer.loads(data) == reference
+    with pytest.raises(BadValueError, match="expected a reference to an external payload"):
+        serializer.dumps(b"value")
+    for damaged in (b"null", b"{}", b'{"id": "a"}', b"\xff", b"3"):
+        with pytest.raises(BadValueError, match="expected a reference to an external payload"):
+            serializer.loads(damaged)

@@ -114,7 +114,8 @@ def test_without_a_retention_acknowledged_records_are_removed_at_once() -> None:
 
 def test_payloads_are_dropped_with_their_records() -> None:
     store, payload = FakeRef("store"), Payload("id", 3, 0, "bytes")
-    part = Cleaned(cleanup="acknowledged", payloads="external", payload_store=store)
+    part = Cleaned(cleanup="acknowledged", payloads="external")
+    part.effects.found["payloads"] = store
     part.append("a", values=(payload,))
     part.cleaner.clean_up()
     assert part.effects.sent == [(store, DropPayloads((payload,)))]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wavetank as wt
-from wavetank.actors.engine.disk import DiskFailed, FolderRead
+from wavetank.actors.engine.disk import DiskFailed, FolderRead, FramesRead
 from wavetank.actors.engine.live import LiveSystem
 from wavetank.actors.engine.simulated import SimulatedSystem
 from wavetank.model.disk import (
@@ -89,6 +89,11 @@ class Scribe(wt.Actor):
                 self.file(arguments[0]).sync(Done(f"sync {arguments[0]}"))
             elif what == "truncate":
                 self.file(arguments[0]).truncate(arguments[1])
+            elif what == "read_part":
+                name, start, end = arguments
+                self.own.read(name, scan, start, end, Done("read part"))
+            elif what == "close":
+                self.file(arguments[0]).close()
             elif what == "read":
                 self.own.read_folder(arguments[0], SCANNERS, Done("read"))
             elif what == "sync_folder":
@@ -103,6 +108,10 @@ class Scribe(wt.Actor):
     @wt.receives(DiskFailed)
     def on_failed(self, failed: DiskFailed) -> None:
         self.answers.append(failed)
+
+    @wt.receives(FramesRead)
+    def on_file_read(self, read: FramesRead) -> None:
+        self.answers.append(read)
 
     @wt.receives(FolderRead)
     def on_read(self, read: FolderRead) -> None:
@@ -311,6 +320,27 @@ def test_what_is_lost_with_the_power_is_told_once_even_if_the_whole_file_is_gone
         cut += bool(read.files) and bool(lost)
     assert gone
     assert cut
+
+
+def test_a_part_of_a_file_can_be_read(desk: Desk) -> None:
+    desk.carry_out(*[("append", "a/1.log", letter) for letter in "xyz"], ("close", "a/1.log"))
+    [answer] = desk.carry_out(("read_part", "a/1.log", 0, 2 * LINE))
+    assert answer.message == Done("read part")
+    assert answer.contents.frames == (b"x" * LINE, b"y" * LINE)
+    assert (answer.contents.ends, answer.contents.damage) == ((LINE, 2 * LINE), None)
+    desk.carry_out(("append", "a/1.log", "w"))
+    assert desk.contents() == {"1.log": "xyzw"}, "a file that was closed can be written"
+    [answer] = desk.carry_out(("read_part", "a/2.log", 0, LINE))
+    assert (answer.contents.damage.file, answer.contents.damage.position) == ("a/2.log", 0)
+
+
+def test_damage_in_a_part_of_a_file_has_its_position(desk: Desk) -> None:
+    desk.carry_out(("append", "a/1.log", "x"))
+    desk.carry_out(("append", "a/2.log", "y"), ("sync", "a/2.log"))
+    desk.system.disks.flip_bit("desk", "a/2.log")
+    [answer] = desk.carry_out(("read_part", "a/2.log", 0, LINE))
+    assert answer.contents.frames == ()
+    assert (answer.contents.damage.file, answer.contents.damage.position) == ("a/2.log", 0)
 
 
 def test_a_disk_does_one_thing_at_a_time() -> None:

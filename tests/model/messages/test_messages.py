@@ -42,7 +42,6 @@ OPAQUE = {
     "SendMany.values": "the user's",
     "SendMany.keys": "the user's",
     "KeysView.hot": "the user's keys",
-    "Topic.payload_store": "an address",
     "Leader.ref": "an address",
     "Metadata.coordinators": "addresses",
     "Lead.controller": "an address",
