@@ -828,17 +828,27 @@ class Cluster:
         return self._dead_letter_producer
 
     def _prepare_dead_letters(self, group: str, topics: Sequence[str], dead: str) -> None:
-        """Create the topic for the dead letters of others, which keeps references as they do."""
+        """Create the topic for the dead letters of others, which stores values as they do."""
         known = self.metadata().topics
-        kinds = sorted({known[topic].payloads for topic in topics if topic in known})
-        if dead not in known:
-            self.create_topic(dead, payloads="external" if kinds == ["external"] else "inline")
-        found = self._last_metadata.topics[dead]
-        if found.serializer is not None and any(kind != found.payloads for kind in kinds):
-            raise BadValueError(
-                f"group {group!r}: dead_letter_topic = {dead!r} has payloads = {found.payloads!r}: "
-                f"expected one for topics with payloads = {' and '.join(map(repr, kinds))}, as "
-                "references and values cannot be stored in one topic"
+        sources = [known[topic] for topic in topics if topic in known]
+        model = known.get(dead) or next((each for each in sources if each.serializer), None)
+        for source in sources:
+            if model is not None and not model.stores_values_of(source):
+                raise BadValueError(
+                    f"group {group!r}: dead_letter_topic = {dead!r} has serializer = "
+                    f"{model.serializer!r} and type {model.type.__name__}: it cannot store the "
+                    f"values of topic {source.name!r}, with serializer = {source.serializer!r} and "
+                    f"type {source.type.__name__}; expected a group for each kind of topics, each "
+                    "with a dead-letter topic of its own"
+                )
+        if dead in known:
+            return
+        if model is None:
+            kinds = {source.payloads for source in sources}
+            self.create_topic(dead, payloads="external" if kinds == {"external"} else "inline")
+        else:
+            self.create_topic(
+                dead, type=model.type, payloads=model.payloads, serializer=model.serializer
             )
 
     def _payload_store(self) -> Ref:

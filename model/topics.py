@@ -136,6 +136,15 @@ class Topic:
         """The retention in µs."""
         return None if self.retention is None else to_us(self.retention, "retention")
 
+    def stores_values_of(self, other: "Topic") -> bool:
+        """Whether it can store all values of another topic."""
+        if self.serializer is None or self.serializer == "pickle":
+            return True
+        same = (self.serializer, self.type) == (other.serializer, other.type)
+        plain = self.serializer == "json" and self.type is object
+        # The class of a value in JSON is known only to a topic with that type.
+        return same or (plain and other.serializer in ("json", "str") and not attrs.has(other.type))
+
     def check(self, value: object) -> None:
         """Raise `BadValueError` if a value is not of the topic's type, nor a payload reference."""
         if not isinstance(value, self.type):

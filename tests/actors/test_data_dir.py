@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from conftest import DEADLINE
 
@@ -263,6 +264,46 @@ def test_a_dead_letter_tells_the_same_before_and_after_a_restart(tmp_path: Path)
         [after] = cluster.history("dead").records
         assert wt.dead_letter(after) == wt.dead_letter(before)
         assert wt.dead_letter(after).reason == "bad"
+
+
+@attrs.frozen
+class Order:
+    number: int
+
+
+@pytest.mark.parametrize("value", [b"\xff", "tea", {"n": 1}, Order(3)])
+def test_dead_letters_of_a_typed_topic_are_stored_as_its_records_are(
+    tmp_path: Path, value: Any
+) -> None:
+    with wt.Cluster.live(data_dir=tmp_path) as cluster:
+        cluster.create_topic("orders", type=type(value))
+        group = cluster.group(
+            "crew", ["orders"], delivery="shared", dead_letter_topic="dead", max_deliveries=1,
+        )  # fmt: skip
+        hand = group.consumer("hand")
+        cluster.producer("shop", linger_ms=0).send("orders", value).get(timeout=DEADLINE)
+        hand.nack(hand.poll(timeout=DEADLINE), reason="bad")
+        cluster.run_until(lambda: bool(cluster.history("dead").records), DEADLINE)
+    with wt.Cluster.live(data_dir=tmp_path) as cluster:
+        [letter] = cluster.history("dead").records
+        assert letter.value == value
+        assert not cluster.events.of("failed", "unhandled")
+
+
+def test_a_dead_letter_topic_that_cannot_store_the_values_is_refused(tmp_path: Path) -> None:
+    with wt.Cluster.live(data_dir=tmp_path) as cluster:
+        cluster.create_topic("orders", type=bytes)
+        cluster.create_topic("bills", type=str)
+        cluster.create_topic("plain")
+        share: Any = {"delivery": "shared"}
+        with pytest.raises(BadValueError, match="'dead' has serializer = 'bytes' and type bytes"):
+            cluster.group("a", ["orders", "bills"], dead_letter_topic="dead", **share)
+        assert "dead" not in cluster.metadata().topics
+        with pytest.raises(BadValueError, match="it cannot store the values of topic 'orders'"):
+            cluster.group("b", ["orders"], dead_letter_topic="plain", **share)
+        cluster.group("c", ["bills"], dead_letter_topic="plain", **share)
+        cluster.create_topic("any", serializer="pickle")
+        cluster.group("d", ["orders", "bills"], dead_letter_topic="any", **share)
 
 
 def test_a_live_cluster_on_disk_needs_a_directory() -> None:
