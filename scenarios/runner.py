@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..model.events.run_directory import RunInfo
     from ..model.summary.summary import Summary
     from .actions import Action
-    from .scenario import GroupPlan, Scenario
+    from .scenario import GroupPlan, Scenario, Storage
 
 logger = logging.getLogger("wavetank")
 
@@ -137,6 +137,8 @@ def run(
     problems = [f"{where}: {error}" for where, error in scenario.problems()]
     if problems:
         raise ScenarioError(problems)
+    # A stored run says where its records were, whatever the default will be.
+    scenario = _with_storage(scenario.storage, scenario)
     counters = counters_of(scenario)
     with _files_of(scenario, data_dir) as folder:
         runner = Runner(scenario, out=out, listener=counters.add, keep=keep, data_dir=folder)
@@ -170,7 +172,11 @@ def _stored_in(data_dir: str | Path, scenario: Scenario) -> Scenario:
         raise BadValueError(f"{named}: expected storage = 'disk', not 'memory'")
     if Path(data_dir).is_dir() and any(Path(data_dir).iterdir()):
         raise BadValueError(f"{named}: expected a new or an empty directory")
-    return attrs.evolve(scenario, cluster=attrs.evolve(scenario.cluster, storage="disk"))
+    return _with_storage("disk", scenario)
+
+
+def _with_storage(storage: Storage, scenario: Scenario) -> Scenario:
+    return attrs.evolve(scenario, cluster=attrs.evolve(scenario.cluster, storage=storage))
 
 
 @contextmanager
@@ -213,16 +219,14 @@ class Runner:
         """Run to the end, and return the cluster, which the caller has to stop."""
         scenario = self.scenario
         engine = SimulatedSystem if scenario.engine == "simulated" else LiveSystem
-        # A stored scenario does not change with the default.
-        plan = attrs.evolve(scenario.cluster, storage=scenario.storage)
-        settings = {**plan.settings, "storage": plan.storage}
+        plan = scenario.cluster
+        settings = {**plan.settings, "storage": scenario.storage}
         loaded = from_mapping(ClusterSettings, DEFAULTS, settings)
         with self.explaining_timeouts():
             self.cluster = Cluster(
                 engine, scenario.seed, loaded.settings,
                 brokers=plan.brokers, network=plan.latency.network(), disk=plan.disk,
-                scenario=to_dict(attrs.evolve(scenario, cluster=plan)),
-                observe=scenario.observe, **self.options,
+                scenario=to_dict(scenario), observe=scenario.observe, **self.options,
             )  # fmt: skip
         with self.stopping_on_errors():
             self.cluster.warn_of_ignored(loaded.ignored)

@@ -7,7 +7,7 @@ import pytest
 from conftest import DEADLINE
 
 import wavetank as wt
-from helpers.clusters import ORDERS, QUICK, drain
+from helpers.clusters import DISK_SETTINGS, ORDERS, QUICK, drain
 from wavetank.model.errors import BadValueError, WavetankError
 
 
@@ -187,6 +187,23 @@ def test_a_dead_letter_tells_the_same_before_and_after_a_restart(tmp_path: Path)
         [after] = cluster.history("dead").records
         assert wt.dead_letter(after) == wt.dead_letter(before)
         assert wt.dead_letter(after).reason == "bad"
+
+
+@pytest.mark.parametrize("name", DISK_SETTINGS)
+def test_a_setting_for_disks_is_refused_in_memory(name: str) -> None:
+    given: Any = {name: DISK_SETTINGS[name]}
+    why = f"{name} = {given[name]!r}: expected storage = 'disk': nothing is on a disk"
+    with pytest.raises(BadValueError, match=why):
+        wt.Cluster.simulated(storage="memory", **given)
+    with pytest.raises(BadValueError, match=why):
+        wt.Cluster.live(**given)
+
+
+def test_a_disk_and_a_directory_are_refused_in_memory(tmp_path: Path) -> None:
+    with pytest.raises(BadValueError, match=r"disk = DiskModel\(.*\): expected storage"):
+        wt.Cluster.simulated(storage="memory", disk=wt.DiskModel())
+    with pytest.raises(BadValueError, match=r"data_dir = .*: expected storage = 'disk'"):
+        wt.Cluster.live(storage="memory", data_dir=tmp_path)
 
 
 def test_a_live_cluster_on_disk_needs_a_directory() -> None:
