@@ -22,11 +22,15 @@ from wavetank.scenarios.runner import RunProgress, run
 # Nodes
 
 
-def test_a_crashed_broker_loses_its_records() -> None:
-    found = events(wt.actions.Crash(4, "broker-0"), wt.actions.Restart(6, "broker-0"))
+@pytest.mark.parametrize(("storage", "losses"), [("memory", [4, 4]), ("disk", [])])
+def test_a_crashed_broker_loses_the_records_that_it_had_in_memory(
+    storage: Any, losses: list[int]
+) -> None:
+    timeline = [wt.actions.Crash(4, "broker-0"), wt.actions.Restart(6, "broker-0")]
+    found = events(*timeline, cluster=wt.ClusterPlan(2, storage=storage))
     assert when(found, "node_crashed") == [4]
     assert when(found, "node_restarted") == [6]
-    assert when(found, "lost") == [4, 4]
+    assert when(found, "lost") == losses
     assert len(when(found, "broker_registered", actor="controller")) == 3
 
 
