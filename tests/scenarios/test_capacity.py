@@ -245,11 +245,12 @@ def test_a_clean_up_that_finds_no_complete_segment_is_warned_of(
 ) -> None:
     topics = [wt.TopicPlan("orders", 4, **options)]
     found = list(warnings(scenario(topics=topics)))
-    assert found == ([] if what is None else [
-        f"topics[0]: {what} leaves the segment that is written, and no other one begins in this run "
-        "(log_roll_ms = 604800000, log_segment_bytes = 1073741824): nothing is removed while records "
-        "arrive"
-    ])  # fmt: skip
+    text = (
+        f"topics[0]: {what} leaves the segment that is written, and no other one begins in this "
+        "run (log_roll_ms = 604800000, log_segment_bytes = 1073741824): nothing is removed while "
+        "records arrive"
+    )
+    assert found == ([] if what is None else [text])
 
 
 @pytest.mark.parametrize(
