@@ -32,7 +32,13 @@ from ..model.messages.group import DescribeGroup, GroupView, SetAssignor
 from ..model.messages.share import DELIVERIES, Delivery
 from ..model.numbers import check_whole
 from ..model.payloads import PAYLOAD_STORE
-from ..model.settings import ClusterSettings, ConsumerSettings, ProducerSettings, describe_ignored
+from ..model.settings import (
+    NEEDS_DISK,
+    ClusterSettings,
+    ConsumerSettings,
+    ProducerSettings,
+    describe_ignored,
+)
 from ..model.topics import Cleanup, Topic, TopicPartition
 from ..model.views import ClusterView, TopicView
 from ..strategies.assignment import EVERYONE, resolve
@@ -115,6 +121,10 @@ class Cluster:
             raise BadValueError(
                 "storage = 'disk': expected a data_dir as well, the directory for the files"
             )
+        if settings.storage == "memory":
+            for name, given in (("disk", disk), ("data_dir", data_dir)):
+                if given is not None:
+                    raise BadValueError(f"{name} = {given!r}: {NEEDS_DISK}")
         self.on_handler_error = check_policy(on_handler_error)
         """What becomes of exceptions of handlers, unless a consumer says otherwise."""
         self.settings = settings
@@ -172,7 +182,7 @@ class Cluster:
         broker_heartbeat_interval_ms: int = 2_000,
         broker_session_timeout_ms: int = 9_000,
         group_initial_rebalance_delay_ms: int = 0,
-        storage: Literal["memory", "disk"] = "memory",
+        storage: Literal["memory", "disk"] = "disk",
         flush: Literal["interval", "commit"] = "interval",
         log_flush_interval_messages: int | None = None,
         log_flush_interval_ms: int | None = None,
@@ -209,9 +219,12 @@ class Cluster:
             broker_session_timeout_ms: Without a heartbeat for this long, a broker is lost.
             group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits
                 for more members.
-            storage: Where partitions keep their records: in memory, or on the broker's disk.
+            storage: Where partitions keep their records. "disk": on the broker's disk, as in Kafka.
+                While the broker is down, they wait for it. "memory": they are lost with their
+                broker, and another one takes over empty.
             flush: When records on a disk count as stored: "interval", once they are written, or
-                "commit", once they are synced.
+                "commit", once they are synced. This one and the others for logs on a disk are
+                refused with `storage="memory"`.
             log_flush_interval_messages: Number of records after which a log is synced.
             log_flush_interval_ms: Time after which a log is synced.
             log_segment_bytes: Size at which a new segment of a log begins.
@@ -229,8 +242,8 @@ class Cluster:
             The cluster, once all brokers are registered.
 
         Raises:
-            BadValueError: An argument is out of range, or the session timeout is not longer than
-                the heartbeat interval.
+            BadValueError: An argument is out of range or has no effect with this storage, or the
+                session timeout is not longer than the heartbeat interval.
             Timeout: The network lets no broker register.
         """
         settings = ClusterSettings(
@@ -273,7 +286,7 @@ class Cluster:
         broker_heartbeat_interval_ms: int = 2_000,
         broker_session_timeout_ms: int = 9_000,
         group_initial_rebalance_delay_ms: int = 0,
-        storage: Literal["memory", "disk"] = "memory",
+        storage: Literal["memory", "disk"] | None = None,
         flush: Literal["interval", "commit"] = "interval",
         log_flush_interval_messages: int | None = None,
         log_flush_interval_ms: int | None = None,
@@ -300,11 +313,12 @@ class Cluster:
             on_handler_error: What becomes of an exception of a handler.
             data_dir: Directory for the disks of brokers and controller. A cluster that is started
                 with the directory of another one goes on where that one ended, however it ended.
-                By default everything is in memory.
+                By default everything is in memory, and settings for logs on a disk are refused.
             broker_heartbeat_interval_ms: How often a broker sends a heartbeat to the controller.
             broker_session_timeout_ms: Without a heartbeat for this long, a broker is lost.
             group_initial_rebalance_delay_ms: How long a first rebalance waits for more members.
-            storage: Where partitions keep their records: in memory, or on the broker's disk.
+            storage: Where partitions keep their records: "disk", in the `data_dir`, or "memory".
+                By default "disk" if there is a `data_dir`, else "memory".
             flush: When records on a disk count as stored: "interval", once they are written, or
                 "commit", once they are synced.
             log_flush_interval_messages: Number of records after which a log is synced.
@@ -324,15 +338,15 @@ class Cluster:
             The cluster, once all brokers are registered.
 
         Raises:
-            BadValueError: An argument is out of range, or the session timeout is not longer than
-                the heartbeat interval.
+            BadValueError: An argument is out of range or has no effect with this storage, or the
+                session timeout is not longer than the heartbeat interval.
             Timeout: The network lets no broker register.
         """
         settings = ClusterSettings(
             broker_heartbeat_interval_ms=broker_heartbeat_interval_ms,
             broker_session_timeout_ms=broker_session_timeout_ms,
             group_initial_rebalance_delay_ms=group_initial_rebalance_delay_ms,
-            storage="disk" if data_dir is not None else storage,
+            storage=storage or ("memory" if data_dir is None else "disk"),
             flush=flush,
             log_flush_interval_messages=log_flush_interval_messages,
             log_flush_interval_ms=log_flush_interval_ms,

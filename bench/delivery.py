@@ -98,7 +98,7 @@ def cursor_figures() -> list[Figure]:
 
 def end_to_end(delivery: Delivery, *, acks: bool = True) -> float:
     """Records handled and acknowledged, or committed, a second."""
-    with wt.Cluster.simulated(seed=1, brokers=3) as cluster:
+    with wt.Cluster.simulated(seed=1, brokers=3, storage="memory") as cluster:
         cluster.create_topic("orders", partitions=LANES)
         group = cluster.group(
             "g", ["orders"], delivery=delivery, acks=acks, auto_commit_interval_ms=0,
@@ -156,7 +156,7 @@ def routing_figures() -> list[Figure]:
 
 def hot_keys() -> Figure:
     """How evenly Zipf's keys are spread over eight consumers, and how much balancing helps."""
-    with wt.Cluster.simulated(seed=1) as cluster:
+    with wt.Cluster.simulated(seed=1, storage="memory") as cluster:
         cluster.create_topic("orders")
         group = cluster.group("g", ["orders"], delivery="key_shared")
         for lane in range(LANES):

@@ -48,7 +48,10 @@ def start(cluster: wt.Cluster) -> Any:
 
 def main() -> None:
     """Run, and print a line for each million records."""
-    with TemporaryDirectory() as out, wt.Cluster.simulated(seed=1, brokers=3, out=out) as cluster:
+    with (
+        TemporaryDirectory() as out,
+        wt.Cluster.simulated(seed=1, brokers=3, storage="memory", out=out) as cluster,
+    ):
         group = start(cluster)
         print(f"{'records':>12} {'in the logs':>12} {'lag':>8} {'MB resident':>12}")
         for _ in range(MILLIONS):

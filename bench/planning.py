@@ -45,7 +45,7 @@ CASES = (
         "broker_failure",
         (
             "duration=20", "timeline[0].at=8", "timeline[0].for=4", 'groups[0].service="2ms"',
-            'objectives=[{max_lag="4500ms",after="5s"}]',
+            'objectives=[{max_lag="4500ms",after="5s"}]', 'cluster.storage="memory"',
         ),
         {"groups[0].consumers": [1, 2, 3, 4], "topics[0].partitions": [3, 6, 12]},
     ),

@@ -33,7 +33,7 @@ def simulated(per_batch: int, batches: int) -> int:
     # All that arrives within a tick is one batch; batch_size cuts it where single ones are wanted.
     in_a_tick = max(per_batch, 50)
     rate = in_a_tick * 1_000_000 / every_us
-    with wt.Cluster.simulated(seed=1, brokers=3) as cluster:
+    with wt.Cluster.simulated(seed=1, brokers=3, storage="memory") as cluster:
         cluster.create_topic("orders", partitions=LANES)
         group = cluster.group("g", ["orders"], max_poll_records=100_000)
         for lane in range(LANES):

@@ -258,6 +258,14 @@ class ConsumerSettings:
         return self.max_poll_interval_ms
 
 
+DISK_SETTINGS: Final = frozenset((
+    "flush", "log_flush_interval_messages", "log_flush_interval_ms", "log_segment_bytes",
+    "log_roll_ms", "log_index_interval_bytes", "log_cache_bytes",
+))  # fmt: skip
+"""The cluster settings that need `storage = "disk"`."""
+NEEDS_DISK: Final = "expected storage = 'disk': nothing is on a disk"
+
+
 @attrs.frozen
 class ClusterSettings:
     """Settings of brokers, the controller and group coordinators."""
@@ -270,10 +278,10 @@ class ClusterSettings:
     group_initial_rebalance_delay_ms: int = _whole(3_000)
     """Time that the first rebalance of an empty group waits for more members, and once more if one
     has joined meanwhile (KIP-134)."""
-    storage: Literal["memory", "disk"] = _choice("memory", {"memory": "memory", "disk": "disk"})
+    storage: Literal["memory", "disk"] = _choice("disk", {"memory": "memory", "disk": "disk"})
     """Where partitions keep their records. memory: they are lost with their broker, and another one
     takes over empty. disk: they are written to the broker's disk, and wait for the broker while it
-    is down."""
+    is down. A live cluster without a `data_dir` has them in memory by default."""
     flush: Literal["interval", "commit"] = _choice(
         "interval", {"interval": "interval", "commit": "commit"}
     )
@@ -306,6 +314,11 @@ class ClusterSettings:
             ("broker_heartbeat_interval_ms", self.broker_heartbeat_interval_ms),
             ("broker_session_timeout_ms", self.broker_session_timeout_ms),
         )
+        if self.storage == "memory":
+            for field in attrs.fields(ClusterSettings):
+                value = getattr(self, field.name)
+                if field.name in DISK_SETTINGS and value != field.default:
+                    raise BadValueError(f"{field.name} = {value!r}: {NEEDS_DISK}")
 
 
 def _check_heartbeat(interval: tuple[str, int], timeout: tuple[str, int]) -> None:
@@ -330,6 +343,8 @@ _IGNORED: Final = frozenset((
     "partitioner.ignore.keys", "receive.buffer.bytes", "send.buffer.bytes", "transactional.id",
     "value.deserializer", "value.serializer",
 ))  # fmt: skip
+NOT_READ: Final = "(not read)"
+"""Stands for the value of a setting from a file that has no effect here: it may be a password."""
 _TYPING_ERROR: Final = 0.8
 """A dotted name that is at least this similar to one of Kafka's is taken for a typing error."""
 _IGNORED_FAMILIES: Final = (
@@ -346,7 +361,8 @@ class Loaded(Generic[Settings]):
     """The settings."""
     ignored: tuple[str, ...]
     """Names of given settings that have no effect here, as the user wrote them: those of Kafka
-    that are not modelled, and those of other layers, such as serialisers."""
+    that are not modelled, those of other layers, such as serialisers, and those that a file has for
+    disks, if the cluster has none."""
 
 
 def from_mapping(cls: type[Settings], *layers: Mapping[str, object]) -> Loaded[Settings]:
@@ -361,7 +377,7 @@ def from_mapping(cls: type[Settings], *layers: Mapping[str, object]) -> Loaded[S
         read: dict[str, Any] = {}
         for key, value in layer.items():
             try:
-                if has_no_effect(cls, key):
+                if value == NOT_READ or has_no_effect(cls, key):
                     ignored.append(key)
                 else:
                     _read_into(read, cls, key, value)

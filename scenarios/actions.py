@@ -438,7 +438,7 @@ class _DiskAction(_NodeAction):
 
     def problems(self, scenario: "Scenario") -> Problems:
         """Find a cluster that keeps nothing on its disks."""
-        if scenario.cluster.storage == "disk":
+        if scenario.storage == "disk":
             yield from super().problems(scenario)
         else:
             why = "expected storage = 'disk' in [cluster], as no node has files"

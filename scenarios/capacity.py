@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
+import numpy as np
+
 from ..model.durations import to_us
-from ..model.settings import ConsumerSettings, from_mapping
+from ..model.settings import ClusterSettings, ConsumerSettings, from_mapping
 from ..strategies.arrivals import mean_rate
 from ..strategies.workload import mean_service_us
 from .files.problems import shown
-from .scenario import GroupPlan, Objective, ProducerPlan, Scenario
+from .scenario import GroupPlan, Objective, ProducerPlan, Scenario, TopicPlan
 
+SAMPLE: Final = 1_000
+"""The number of records by whose mean the size of records is judged."""
 COARSEST_US: Final = 100_000
 """The default resolution where no group has a service time."""
 FINEST_US: Final = 100
@@ -86,6 +90,8 @@ def _settings(group: GroupPlan) -> ConsumerSettings:
 
 def warnings(scenario: Scenario) -> Iterator[str]:
     """Find what is valid but cannot work as it is probably meant, one sentence each."""
+    for index, topic in enumerate(scenario.topics):
+        yield from _topic_warnings(scenario, topic, f"topics[{index}]")
     for index, group in enumerate(scenario.groups):
         yield from _group_warnings(scenario, group, f"groups[{index}]")
     for index, producer in enumerate(scenario.producers):
@@ -98,6 +104,40 @@ def warnings(scenario: Scenario) -> Iterator[str]:
         if late:
             many = f"{late} of its {len(steps)} steps are" if len(steps) > 1 else "it is"
             yield f"timeline[{index}]: {many} after the end of the run, and left out"
+
+
+def _topic_warnings(scenario: Scenario, topic: TopicPlan, path: str) -> Iterator[str]:
+    """Find a clean-up that would only remove whole segments, in a run that completes none."""
+    limited = topic.retention is not None or topic.retention_bytes is not None
+    if scenario.storage == "memory" or not (
+        topic.cleanup == "compact" or (topic.cleanup == "delete" and limited)
+    ):
+        return
+    end_us = scenario.duration_us
+    if topic.cleanup == "delete" and topic.retention_bytes is None:
+        assert topic.retention is not None
+        if to_us(topic.retention, "retention") >= end_us:
+            return
+    settings = from_mapping(ClusterSettings, scenario.cluster.settings).settings
+    size = _bytes_per_second(scenario, topic) * end_us / 1_000_000 / topic.partitions
+    if settings.log_roll_ms * 1_000 >= end_us and size <= settings.log_segment_bytes:
+        what = "compaction" if topic.cleanup == "compact" else "retention"
+        yield (
+            f"{path}: {what} leaves the segment that is written, and no other one begins in this "
+            f"run (log_roll_ms = {settings.log_roll_ms}, log_segment_bytes = "
+            f"{settings.log_segment_bytes}): nothing is removed while records arrive"
+        )
+
+
+def _bytes_per_second(scenario: Scenario, topic: TopicPlan) -> float:
+    random = np.random.default_rng(0)
+    return sum(
+        plan.count
+        * mean_rate(plan.arrivals, 0, max(1, scenario.duration_us))
+        * float(np.mean(plan.sizes.draw(SAMPLE, random)))
+        for plan in scenario.producers
+        if plan.topic == topic.name
+    )
 
 
 def _group_warnings(scenario: Scenario, group: GroupPlan, path: str) -> Iterator[str]:

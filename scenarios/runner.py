@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -30,7 +31,7 @@ from .files.scenario_file import to_dict
 from .objectives import ObjectiveResult, evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from ..actors.groups import ConsumerGroup, ConsumerHandle
     from ..actors.handles import ProducerHandle
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ..model.events.run_directory import RunInfo
     from ..model.summary.summary import Summary
     from .actions import Action
-    from .scenario import GroupPlan, Scenario
+    from .scenario import GroupPlan, Scenario, Storage
 
 logger = logging.getLogger("wavetank")
 
@@ -119,29 +120,37 @@ def run(
     seed: int | None = None,
     progress: Callable[[RunProgress], None] | None = None,
     keep: bool = True,
+    data_dir: str | Path | None = None,
 ) -> Run:
     """Run a scenario to its end.
 
     With `out`, a new directory, the events are written there; else they stay in memory, or with
     `keep=False` are only counted. `seed` replaces the scenario's own. `progress` is called now and
-    then during the run.
+    then during the run. A live scenario with `storage = "disk"` keeps its files in `data_dir`, a
+    new or empty directory, which implies that storage; by default they are in a temporary
+    directory, which is removed at the end.
     """
     if seed is not None:
         scenario = attrs.evolve(scenario, seed=seed)
+    if data_dir is not None:
+        scenario = _stored_in(data_dir, scenario)
     problems = [f"{where}: {error}" for where, error in scenario.problems()]
     if problems:
         raise ScenarioError(problems)
+    # A stored run says where its records were, whatever the default will be.
+    scenario = _with_storage(scenario.storage, scenario)
     counters = counters_of(scenario)
-    runner = Runner(scenario, out=out, listener=counters.add, keep=keep)
+    with _files_of(scenario, data_dir) as folder:
+        runner = Runner(scenario, out=out, listener=counters.add, keep=keep, data_dir=folder)
 
-    def step(now: RunProgress) -> None:
-        if progress is not None:
-            records = runner.cluster.events.flush(lambda: counters.appended)
-            progress(attrs.evolve(now, records=records))
+        def step(now: RunProgress) -> None:
+            if progress is not None:
+                records = runner.cluster.events.flush(lambda: counters.appended)
+                progress(attrs.evolve(now, records=records))
 
-    cluster = runner.run(step if progress is not None else None)
-    with cluster:
-        pass  # Stopping the cluster records events too, which belong to the run.
+        cluster = runner.run(step if progress is not None else None)
+        with cluster:
+            pass  # Stopping the cluster records events too, which belong to the run.
     summary = counters.summary(cluster.events.info.virtual_us)
     return Run(
         scenario,
@@ -152,6 +161,32 @@ def run(
         tuple(runner.skipped),
         None if out is None else Path(out),
     )
+
+
+def _stored_in(data_dir: str | Path, scenario: Scenario) -> Scenario:
+    """Return the scenario with its records on disk, in files of this directory."""
+    named = f"data_dir = {str(data_dir)!r}"
+    if scenario.engine != "live":
+        raise BadValueError(f"{named}: expected engine = 'live': a simulation writes no files")
+    if scenario.cluster.storage == "memory":
+        raise BadValueError(f"{named}: expected storage = 'disk', not 'memory'")
+    if Path(data_dir).is_dir() and any(Path(data_dir).iterdir()):
+        raise BadValueError(f"{named}: expected a new or an empty directory")
+    return _with_storage("disk", scenario)
+
+
+def _with_storage(storage: Storage, scenario: Scenario) -> Scenario:
+    return attrs.evolve(scenario, cluster=attrs.evolve(scenario.cluster, storage=storage))
+
+
+@contextmanager
+def _files_of(scenario: Scenario, data_dir: str | Path | None) -> Generator[str | Path | None]:
+    """The directory for the files of a run, if it has any; a temporary one is removed."""
+    if scenario.engine == "simulated" or scenario.storage == "memory" or data_dir is not None:
+        yield data_dir
+    else:
+        with TemporaryDirectory(prefix="wavetank-") as folder:
+            yield folder
 
 
 def counters_of(scenario: Scenario) -> Counters:
@@ -185,7 +220,7 @@ class Runner:
         scenario = self.scenario
         engine = SimulatedSystem if scenario.engine == "simulated" else LiveSystem
         plan = scenario.cluster
-        settings = {**plan.settings, "storage": plan.storage}
+        settings = {**plan.settings, "storage": scenario.storage}
         loaded = from_mapping(ClusterSettings, DEFAULTS, settings)
         with self.explaining_timeouts():
             self.cluster = Cluster(

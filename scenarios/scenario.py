@@ -15,6 +15,7 @@ from ..model.disk import DiskModel
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError, UnknownNameError
 from ..model.messages.share import DELIVERIES, Delivery
+from ..model.settings import DISK_SETTINGS, NEEDS_DISK, NOT_READ, setting_name
 from ..model.topics import CLEANUPS, Cleanup, Topic
 from ..strategies.arrivals import Arrivals
 from ..strategies.assignment import ASSIGNORS
@@ -89,34 +90,42 @@ class ClusterPlan:
         validator=check.able("a model such as UniformLatency", "network"),
     )
     """The time that a message takes from node to node."""
-    storage: Storage = attrs.field(
-        default="memory", validator=check.choice("storage", get_args(Storage))
+    storage: Storage | None = attrs.field(
+        default=None, validator=check.maybe(check.choice("storage", get_args(Storage)))
     )
-    """Where brokers keep records: in memory, or on their disks ("disk"). The `settings` decide
-    when records are synced, such as `flush`."""
+    """Where brokers keep records. "disk": on their disks; the partitions of a broker that is down
+    wait for it. "memory": they are lost with their broker, and another one takes over empty.
+    `None`: "disk" if the run is simulated, "memory" if it is live and has no `data_dir`. The
+    `settings` decide when records are synced, such as `flush`."""
     disk: DiskModel | None = attrs.field(default=None, validator=check.maybe(check.one(DiskModel)))
-    """How the disks of nodes work. `None`: a write takes no time, and a sync 1 ms."""
+    """How the disks of nodes work in a simulation. `None`: a write takes no time, and a sync
+    1 ms."""
     settings: Mapping[str, Any] = attrs.field(
         factory=dict, converter=check.as_settings, validator=check.CLUSTER
     )
     """Fields of `ClusterSettings`."""
+
+    def storage_on(self, engine: Engine) -> Storage:
+        """Where brokers keep records on an engine."""
+        return self.storage or ("disk" if engine == "simulated" else "memory")
 
     def problems(self, engine: Engine) -> Problems:
         """Find keys without an effect."""
         if "storage" in self.settings:
             why = "expected storage in [cluster], not in settings"
             yield "settings.storage", BadValueError(why)
-        if self.storage == "memory":
-            for key, given in (("disk", self.disk), ("settings.flush", self.settings.get("flush"))):
-                if given is not None:
-                    yield key, BadValueError("expected storage = 'disk': nothing is on a disk")
-        elif engine == "live":
-            yield (
-                "storage",
-                BadValueError(
-                    "storage = 'disk': expected engine = 'simulated', as a live run has no data_dir"
-                ),
-            )
+        if self.storage_on(engine) == "memory":
+            given = {"disk": self.disk} | {
+                f"settings.{key}": value
+                for key, value in self.settings.items()
+                if setting_name(key) in DISK_SETTINGS and value != NOT_READ
+            }
+            for key, value in given.items():
+                if value is not None:
+                    yield key, BadValueError(NEEDS_DISK)
+        elif engine == "live" and self.disk is not None:
+            why = "expected engine = 'simulated': a live run has the disks of this machine"
+            yield "disk", BadValueError(why)
 
 
 @attrs.frozen
@@ -344,6 +353,11 @@ class Scenario:
         """The warm-up in µs."""
         return to_us(self.warm_up, "warm_up")
 
+    @property
+    def storage(self) -> Storage:
+        """Where brokers keep records: what the cluster says, or the default of the engine."""
+        return self.cluster.storage_on(self.engine)
+
     def nodes(self, before_us: int | None = None) -> list[str]:
         """All nodes, or those that exist before a time."""
         return [
@@ -378,7 +392,7 @@ class Scenario:
 
     def disk_nodes(self, before_us: int | None = None) -> list[str]:
         """The nodes that keep something on a disk, or those that exist before a time."""
-        if self.cluster.storage == "memory":
+        if self.storage == "memory":
             return []
         return ["controller", *self.broker_nodes(before_us)]
 
@@ -391,7 +405,7 @@ class Scenario:
         The controller, which only some actions can target, has to be named in full.
         """
         nodes = self.nodes(before_us)
-        if pattern == "controller" and self.cluster.storage == "disk":
+        if pattern == "controller" and self.storage == "disk":
             nodes = ["controller"]
         return [name for name in nodes if name == pattern or fnmatchcase(name, pattern)]
 

@@ -15,6 +15,11 @@ from ..terminal import print_warnings
 @set_option
 @duration_option
 @click.option("--live", is_flag=True, help="Run on threads in real time, not in a simulation.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    help="New directory to keep the files of a live run in. Records are then stored on disk.",
+)
 @click.option("--out", type=click.Path(), help="New directory to record the run in.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run(
@@ -23,6 +28,7 @@ def run(
     changes: tuple[str, ...],
     duration: str | None,
     live: bool,
+    data_dir: str | None,
     out: str | None,
     as_json: bool,
 ) -> None:
@@ -35,7 +41,9 @@ def run(
         overrides.append(f"seed={seed}")
     if live:
         overrides.append('engine="live"')
+    if data_dir is not None:
+        overrides.append('cluster.storage="disk"')
     scenario = load_scenario(file, overrides, duration)
     with print_warnings(), run_progress(scenario) as progress:
-        finished = runner.run(scenario, out=out, progress=progress, keep=False)
+        finished = runner.run(scenario, out=out, progress=progress, keep=False, data_dir=data_dir)
     print_run(finished, as_json)

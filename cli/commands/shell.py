@@ -23,9 +23,7 @@ from ...model.errors import BadValueError
 @click.option(
     "--storage",
     type=click.Choice(("memory", "disk")),
-    default="memory",
-    show_default=True,
-    help="Where a simulated cluster keeps records.",
+    help="Where records are kept. Default: disk, or memory in a live cluster without --data-dir.",
 )
 @click.option(
     "--data-dir",
@@ -37,7 +35,7 @@ def shell(
     brokers: int,
     simulated: bool,
     seed: int,
-    storage: Literal["memory", "disk"],
+    storage: Literal["memory", "disk"] | None,
     data_dir: Path | None,
 ) -> None:
     """Control a cluster by typing commands.
@@ -53,4 +51,6 @@ def shell(
         raise BadValueError(f"--data-dir {data_dir}: expected a live cluster, not --simulated")
     if storage == "disk" and not simulated and data_dir is None:
         raise BadValueError("--storage disk: expected --simulated, or --data-dir DIR instead")
+    if storage == "memory" and data_dir is not None:
+        raise BadValueError(f"--data-dir {data_dir}: expected no --storage memory")
     sys.exit(run_shell(file, brokers, simulated, seed, storage, data_dir))

@@ -66,12 +66,12 @@ class ShellSession:
         *,
         simulated: bool = False,
         seed: int = 0,
-        storage: Literal["memory", "disk"] = "memory",
+        storage: Literal["memory", "disk"] | None = None,
         data_dir: Path | None = None,
     ) -> None:
         """Start a cluster; in a data directory, with all the brokers that it has files of."""
         if simulated:
-            self.cluster = Cluster.simulated(seed, brokers=brokers, storage=storage)
+            self.cluster = Cluster.simulated(seed, brokers=brokers, storage=storage or "disk")
         elif data_dir is None:
             self.cluster = Cluster.live(seed, brokers=brokers)
         else:
@@ -183,7 +183,8 @@ class ShellSession:
         known = self.disk_nodes()
         if not known:
             raise BadValueError(
-                f"node {name!r} has no files: expected a shell with --data-dir or --storage disk"
+                f"node {name!r} has no files: expected a shell with --data-dir, or a simulated one "
+                "without --storage memory"
             )
         if name not in known:
             raise UnknownNameError("node with a disk", name, known)

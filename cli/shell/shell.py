@@ -35,7 +35,7 @@ def run_shell(
     brokers: int,
     simulated: bool,
     seed: int,
-    storage: Literal["memory", "disk"],
+    storage: Literal["memory", "disk"] | None,
     data_dir: Path | None,
 ) -> int:
     """Start a cluster, and run commands from a file, a pipe or a prompt; return the exit status."""

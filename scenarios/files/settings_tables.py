@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...model.errors import BadValueError, UnknownNameError, WavetankError
-from ...model.settings import has_no_effect, read_properties, setting_name
+from ...model.settings import (
+    DISK_SETTINGS,
+    NOT_READ,
+    has_no_effect,
+    read_properties,
+    setting_name,
+)
 from . import check
 from .problems import inside, shown
 
 EXTENDS: Final = "extends"
-NOT_READ: Final = "(not read)"
-"""Stands for the value of a setting that has no effect here: it may be a password."""
 _CHECKS: Final = {"cluster": check.CLUSTER, "producers": check.PRODUCER, "groups": check.CONSUMER}
 
 
@@ -71,6 +75,8 @@ def resolve(data: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[st
         if isinstance(part["settings"], dict):
             where = inside(where, EXTENDS)
         base, wrong = _read_file(file, folder, kind)
+        if kind == "cluster" and not _has_disks(data):
+            base |= {name: NOT_READ for name in base if setting_name(name) in DISK_SETTINGS}
         problems.extend(f"{where} = {shown(file)}: {problem}" for problem in wrong)
         for name, value in table.items():
             put_setting(base, name, value)
@@ -85,6 +91,12 @@ def resolve(data: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[st
                 resolved(part, f"{kind}[{index}]", kind) for index, part in enumerate(data[kind])
             ]
     return resolved_data, problems
+
+
+def _has_disks(data: Mapping[str, Any]) -> bool:
+    """Whether the brokers of a scenario have disks, as `Scenario.storage` says."""
+    default = "memory" if data.get("engine") == "live" else "disk"
+    return bool(data["cluster"].get("storage", default) != "memory")
 
 
 def _read_file(file: object, folder: Path, kind: str) -> tuple[dict[str, Any], list[str]]:

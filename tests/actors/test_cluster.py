@@ -145,6 +145,7 @@ def test_a_batch_is_sent_after_linger_or_when_it_is_full(
 
     def batches(name: str, **settings: Any) -> list[int]:
         producer = calm.producer(name, **settings)
+        calm.run(for_="100ms")  # until then it has no epoch, and records wait for it together
         for future in [producer.send("orders", "x" * 100) for _ in range(10)]:
             future.get(timeout=20)
         return [e.count for e in calm.events.of("appended") if e.producer == name]

@@ -8,7 +8,7 @@ import pytest
 from conftest import DEADLINE
 
 import wavetank as wt
-from helpers.clusters import ORDERS, QUICK, drain
+from helpers.clusters import DISK_SETTINGS, ORDERS, QUICK, drain
 from wavetank.model.errors import BadValueError, WavetankError
 
 
@@ -304,6 +304,23 @@ def test_a_dead_letter_topic_that_cannot_store_the_values_is_refused(tmp_path: P
         cluster.group("c", ["bills"], dead_letter_topic="plain", **share)
         cluster.create_topic("any", serializer="pickle")
         cluster.group("d", ["orders", "bills"], dead_letter_topic="any", **share)
+
+
+@pytest.mark.parametrize("name", DISK_SETTINGS)
+def test_a_setting_for_disks_is_refused_in_memory(name: str) -> None:
+    given: Any = {name: DISK_SETTINGS[name]}
+    why = f"{name} = {given[name]!r}: expected storage = 'disk': nothing is on a disk"
+    with pytest.raises(BadValueError, match=why):
+        wt.Cluster.simulated(storage="memory", **given)
+    with pytest.raises(BadValueError, match=why):
+        wt.Cluster.live(**given)
+
+
+def test_a_disk_and_a_directory_are_refused_in_memory(tmp_path: Path) -> None:
+    with pytest.raises(BadValueError, match=r"disk = DiskModel\(.*\): expected storage"):
+        wt.Cluster.simulated(storage="memory", disk=wt.DiskModel())
+    with pytest.raises(BadValueError, match=r"data_dir = .*: expected storage = 'disk'"):
+        wt.Cluster.live(storage="memory", data_dir=tmp_path)
 
 
 def test_a_live_cluster_on_disk_needs_a_directory() -> None:

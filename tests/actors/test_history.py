@@ -73,7 +73,7 @@ def test_pages_together_are_the_topic(partitions: list[int], limit: int) -> None
 
 
 def test_the_last_records_before_the_gaps_of_a_compacted_log_are_found() -> None:
-    with wt.Cluster.simulated(log_retention_check_interval_ms=100) as cluster:
+    with wt.Cluster.simulated(storage="memory", log_retention_check_interval_ms=100) as cluster:
         cluster.create_topic("orders", cleanup="compact")
         fill_partition(cluster, range(40), keys=[0, 1, 2, *[3] * 37])
         cluster.run(for_=1)

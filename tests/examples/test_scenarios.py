@@ -165,8 +165,31 @@ def test_a_consumer_beyond_the_end_of_what_is_left_starts_at_the_earliest_record
     assert done.summary.groups["billing"].redelivered > 1_000
 
 
-def test_a_failed_broker_loses_its_logs_and_its_partitions_wait_for_the_timeout() -> None:
-    done = ran("broker_failure", "duration=70s", "timeline[0].at=30s", "timeline[0].for=20s")
+SOONER = ("duration=70s", "timeline[0].at=30s", "timeline[0].for=20s")
+
+
+def test_the_partitions_of_a_failed_broker_wait_for_it_and_lose_nothing() -> None:
+    done = ran("broker_failure", *SOONER)
+    billing = done.summary.groups["billing"]
+    assert done.met
+    assert (done.summary.lost, done.summary.given_up) == ({}, 0)
+    appended = done.summary.appended.records.series
+    assert sum(count < 800 for count in appended[30:60]) == 20
+    assert max(appended) == appended[50] > 20 * 1_000 / 3
+    assert 20_000_000 < billing.lag_us.worst < 26_000_000
+    assert (billing.rebalances.count, billing.redelivered) == (1, 0)
+
+
+def test_producers_give_up_records_for_a_broker_that_is_away_too_long() -> None:
+    done = ran(
+        "broker_failure", *SOONER, "producers[0].settings.delivery_timeout_ms=15000",
+    )  # fmt: skip
+    # For a third of 1,000 records/s, the last 15 s before the broker is back are not too long.
+    assert done.summary.given_up == pytest.approx(5 * 1_000 / 3, rel=0.2)
+
+
+def test_a_failed_broker_loses_logs_in_memory_and_its_partitions_wait_for_the_timeout() -> None:
+    done = ran("broker_failure", *SOONER, "cluster.storage=memory")
     met = {result.objective: result.met for result in done.objective_results}
     assert met == {"max_lag": True, "no_lost_records": False}
     appended = done.summary.appended.records.series

@@ -12,6 +12,17 @@ ORDERS = TP("orders", 0)
 QUICK = {"heartbeat_interval_ms": 50, "session_timeout_ms": 1_000, "request_timeout_ms": 2_000}
 """Settings of a group that notices failures soon."""
 
+DISK_SETTINGS = {
+    "flush": "commit",
+    "log_flush_interval_messages": 10,
+    "log_flush_interval_ms": 100,
+    "log_segment_bytes": 1_000,
+    "log_roll_ms": 1_000,
+    "log_index_interval_bytes": 100,
+    "log_cache_bytes": 1_000,
+}
+"""The cluster settings that only concern a disk, with other values than their defaults."""
+
 _numbers = count()
 
 

@@ -97,7 +97,9 @@ def falling_behind(seed: int) -> wt.Cluster:
 
 def several_groups(seed: int) -> wt.Cluster:
     """Groups that start at different times and offsets; consumers and a broker crash."""
-    cluster = wt.Cluster.simulated(seed, brokers=2, network=wt.network.uniform("100us", "3ms"))
+    cluster = wt.Cluster.simulated(
+        seed, brokers=2, storage="memory", network=wt.network.uniform("100us", "3ms")
+    )
     cluster.create_topic("orders", partitions=3)
     cluster.create_topic("bills", retention="3s", retain_unconsumed=False)
     options = {**storms.STORM_SETTINGS, "enable_auto_commit": bool(seed % 2)}
@@ -133,7 +135,9 @@ def several_groups(seed: int) -> wt.Cluster:
 
 def short_lived(seed: int) -> wt.Cluster:
     """Subscribers come back after their time to live; a topic is deleted and created again."""
-    cluster = wt.Cluster.simulated(seed, brokers=2, network=wt.network.uniform("100us", "3ms"))
+    cluster = wt.Cluster.simulated(
+        seed, brokers=2, storage="memory", network=wt.network.uniform("100us", "3ms")
+    )
     cluster.create_topic("orders", partitions=2, retention="2s", retain_unconsumed=False)
     cluster.create_topic("bills")
     load = [wt.load.Load(topic, wt.load.Poisson(50)) for topic in ("orders", "bills")]

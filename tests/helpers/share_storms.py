@@ -41,7 +41,7 @@ class Delivering:
         """Run it until the group has consumed everything."""
         self.dice = dice = Random(self.seed)
         cluster = wt.Cluster.simulated(
-            self.seed, brokers=2, network=wt.network.uniform("100us", "3ms")
+            self.seed, brokers=2, storage="memory", network=wt.network.uniform("100us", "3ms")
         )
         self.cluster = cluster
         cluster.create_topic("orders", partitions=dice.randint(1, 3))

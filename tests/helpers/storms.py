@@ -46,7 +46,7 @@ class Storm:
         """Run all steps, then wait until the group has caught up."""
         dice = Random(self.seed)
         cluster = wt.Cluster.simulated(
-            self.seed, brokers=2, network=wt.network.uniform("100us", "3ms")
+            self.seed, brokers=2, storage="memory", network=wt.network.uniform("100us", "3ms")
         )
         cluster.create_topic("orders", partitions=dice.randint(1, 6))
         load = wt.load.Load(

@@ -293,11 +293,6 @@ def test_an_unknown_assignor_is_rejected_with_a_suggestion() -> None:
             "factor",
             "factor = 11: fast: rate = 11000000000.0: exp",
         ),
-        (
-            wt.actions.PowerLoss(1, "broker-0"),
-            "do",
-            "do = 'power_loss': expected storage = 'disk' in [cluster], as no node has files",
-        ),
         (wt.actions.Cut(1, between=["x", "shop-0"]), "between[0]", "unknown node 'x'"),
         (wt.actions.Cut(1, between=["shop-0", "x"]), "between[1]", "unknown node 'x'"),
         (
@@ -336,11 +331,19 @@ def test_an_action_on_disks_targets_brokers_and_the_controller_only(action: Any)
     assert f"{action.do} cannot target shop-0: expected a broker or the controller" in str(error)
 
 
+def test_an_action_on_disks_does_not_fit_a_cluster_without_any() -> None:
+    cluster, timeline = wt.ClusterPlan(storage="memory"), [wt.actions.PowerLoss(1, "broker-0")]
+    ((where, error),) = small(cluster=cluster, timeline=timeline).problems()
+    assert where == "timeline[0].do"
+    expected = "do = 'power_loss': expected storage = 'disk' in [cluster], as no node has files"
+    assert str(error) == expected
+
+
 @pytest.mark.parametrize("action", [wt.actions.Crash, wt.actions.Restart])
 def test_the_controller_crashes_only_if_it_has_a_disk_to_return_from(action: Any) -> None:
     timeline = [action(1, "controller")]
     assert not list(small(cluster=wt.ClusterPlan(storage="disk"), timeline=timeline).problems())
-    ((_, error),) = small(timeline=timeline).problems()
+    ((_, error),) = small(cluster=wt.ClusterPlan(storage="memory"), timeline=timeline).problems()
     assert "unknown node 'controller'" in str(error)
 
 

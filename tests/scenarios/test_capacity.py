@@ -227,3 +227,41 @@ def test_ranges_are_divided_by_topic_so_that_more_consumers_have_nothing(
     plan = attrs.evolve(group(consumers=6, assignor=assignor), topics=["orders", "audit"])
     found = list(warnings(scenario(topics=topics, groups=[plan])))
     assert [text.endswith(f"{idle} get nothing") for text in found] == [True] * bool(idle)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"retention": "1m"}, "retention"),
+        ({"retention_bytes": 1_000}, "retention"),
+        ({"cleanup": "compact"}, "compaction"),
+        ({"retention": "1h"}, None),
+        ({"cleanup": "acknowledged"}, None),
+        ({}, None),
+    ],
+)
+def test_a_clean_up_that_finds_no_complete_segment_is_warned_of(
+    options: dict[str, Any], what: str | None
+) -> None:
+    topics = [wt.TopicPlan("orders", 4, **options)]
+    found = list(warnings(scenario(topics=topics)))
+    text = (
+        f"topics[0]: {what} leaves the segment that is written, and no other one begins in this "
+        "run (log_roll_ms = 604800000, log_segment_bytes = 1073741824): nothing is removed while "
+        "records arrive"
+    )
+    assert found == ([] if what is None else [text])
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        wt.ClusterPlan(storage="memory"),
+        wt.ClusterPlan(settings={"log_roll_ms": 60_000}),
+        # 100 records/s of 100 bytes make 1.5 MB in each of 4 partitions.
+        wt.ClusterPlan(settings={"log_segment_bytes": 1_400_000}),
+    ],
+)
+def test_a_clean_up_is_not_warned_of_in_memory_or_where_segments_end(plan: wt.ClusterPlan) -> None:
+    topics = [wt.TopicPlan("orders", 4, retention="1m")]
+    assert list(warnings(scenario(topics=topics, cluster=plan))) == []

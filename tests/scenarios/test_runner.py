@@ -22,11 +22,15 @@ from wavetank.scenarios.runner import RunProgress, run
 # Nodes
 
 
-def test_a_crashed_broker_loses_its_records() -> None:
-    found = events(wt.actions.Crash(4, "broker-0"), wt.actions.Restart(6, "broker-0"))
+@pytest.mark.parametrize(("storage", "losses"), [("memory", [4, 4]), ("disk", [])])
+def test_a_crashed_broker_loses_the_records_that_it_had_in_memory(
+    storage: Any, losses: list[int]
+) -> None:
+    timeline = [wt.actions.Crash(4, "broker-0"), wt.actions.Restart(6, "broker-0")]
+    found = events(*timeline, cluster=wt.ClusterPlan(2, storage=storage))
     assert when(found, "node_crashed") == [4]
     assert when(found, "node_restarted") == [6]
-    assert when(found, "lost") == [4, 4]
+    assert when(found, "lost") == losses
     assert len(when(found, "broker_registered", actor="controller")) == 3
 
 
@@ -586,3 +590,58 @@ def test_a_live_run_takes_the_service_time_for_real(handler: str | None) -> None
     assert took
     assert min(took) >= 0.041
     assert bool(HANDLED) == (handler is not None)
+
+
+def live_on_disk(**changes: Any) -> wt.Scenario:
+    """A live run of a second in which a broker crashes and comes back."""
+    plan = wt.ClusterPlan(1, storage="disk", settings={"log_flush_interval_messages": 5})
+    crash = wt.actions.Crash("300ms", "broker-0", for_="200ms")
+    return quick(
+        **{"duration": 1.2, "engine": "live", "cluster": plan, "timeline": [crash]} | changes
+    )
+
+
+def test_a_live_run_on_disk_removes_its_files_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    seen: list[str] = []
+    ended = run(
+        live_on_disk(),
+        progress=lambda _: seen.extend(path.name for path in tmp_path.rglob("*.log")),
+    )
+    assert ended.summary.kinds["log_recovered"] >= 4
+    assert not ended.events.of("lost")
+    assert "00000000000000000000.log" in seen
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_live_run_keeps_its_files_in_its_data_directory(tmp_path: Path) -> None:
+    plan = wt.ClusterPlan(1)
+    ended = run(live_on_disk(cluster=plan), data_dir=tmp_path / "data")
+    assert ended.scenario.storage == "disk", "the directory implies it"
+    with wt.Cluster.live(data_dir=tmp_path / "data") as cluster:
+        ends = [view.end_offset for view in cluster.topic("orders", limit=0).partitions]
+    assert sum(ends) == ended.summary.appended.records.total > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"engine": "simulated"}, "expected engine = 'live': a simulation writes no files"),
+        ({"cluster": wt.ClusterPlan(storage="memory")}, "expected storage = 'disk', not 'memory'"),
+        ({}, "expected a new or an empty directory"),
+    ],
+)
+def test_a_data_directory_that_a_run_cannot_use_is_refused(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(wt.errors.BadValueError, match=f"data_dir = '{tmp_path}': {why}"):
+        run(live_on_disk(**changes), data_dir=tmp_path)
+
+
+def test_a_run_says_where_its_records_were() -> None:
+    ended = run(quick(duration=1))
+    assert ended.to_dict()["scenario"]["cluster"]["storage"] == "disk"
+    assert ended.info.scenario["cluster"]["storage"] == "disk"

@@ -133,11 +133,14 @@ tail = billed(lambda g: g.delivery_latency.max_us)
 delivered = billed(lambda g: g.delivered.records.total)
 rebalances = billed(lambda g: g.rebalances.count)
 
-CHECKS = {"settings": {"log_retention_check_interval_ms": 200}}
+CHECKS: dict[str, Any] = {
+    "storage": "memory",
+    "settings": {"log_retention_check_interval_ms": 200},
+}
 
 
 def cleaned(**changes: Any) -> wt.Scenario:
-    """The base with a topic that is cleaned often."""
+    """The base with a topic that is cleaned often. In memory, no segment has to be full."""
     return attrs.evolve(topic(**changes), cluster=wt.ClusterPlan(2, **CHECKS))
 
 
@@ -190,7 +193,7 @@ CASES: dict[str, Case] = {
         cluster(latency=wt.network.LognormalLatency("20ms", 0)),
         cluster(latency=wt.network.LognormalLatency("20ms", 1)),
     ),
-    "storage": (kinds("log_recovered"), BASE, cluster(storage="disk")),
+    "storage": (kinds("log_recovered"), cluster(storage="memory"), BASE),
     "disk write": (fewer(records), on_disk(), on_disk(write="1s")),
     "disk sync": (latency, committing(sync="1ms"), committing(sync="20ms")),
     "disk bandwidth": (fewer(records), on_disk(), on_disk(bandwidth=5_000)),
@@ -398,7 +401,8 @@ def test_an_objective_is_met_or_missed(limit: str, tight: Any, loose: Any) -> No
 
 
 def test_lost_records_count_only_after_the_warm_up() -> None:
-    scenario = attrs.evolve(BASE, timeline=[wt.actions.Crash(4, "broker-0")])
+    crash = [wt.actions.Crash(4, "broker-0")]
+    scenario = attrs.evolve(cluster(storage="memory"), timeline=crash)
     assert evaluated(BASE, no_lost_records=True).met
     assert not evaluated(scenario, no_lost_records=True).met
     assert not evaluated(scenario, no_lost_records=True, after=3).met

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 import wavetank as wt
+from helpers.clusters import DISK_SETTINGS
 from helpers.scenarios import DURATION_S, scenarios, small
 
 WORK = wt.load.ConstantService("1ms")
@@ -215,13 +216,21 @@ def test_the_small_scenario_has_no_problems() -> None:
             "unknown topic 'x': there is 'orders'",
         ),
         (
-            {"cluster": wt.ClusterPlan(disk=wt.DiskModel())},
+            {"cluster": wt.ClusterPlan(storage="memory", disk=wt.DiskModel())},
             "cluster.disk",
             "expected storage = 'disk': nothing is on a disk",
         ),
+        *(
+            (
+                {"cluster": wt.ClusterPlan(storage="memory", settings={name: value})},
+                f"cluster.settings.{name}",
+                "expected storage = 'disk': nothing is on a disk",
+            )
+            for name, value in DISK_SETTINGS.items()
+        ),
         (
-            {"cluster": wt.ClusterPlan(settings={"flush": "commit"})},
-            "cluster.settings.flush",
+            {"cluster": wt.ClusterPlan(settings={"log.roll.ms": 604_800_000}), "engine": "live"},
+            "cluster.settings.log.roll.ms",
             "expected storage = 'disk': nothing is on a disk",
         ),
         (
@@ -230,9 +239,9 @@ def test_the_small_scenario_has_no_problems() -> None:
             "expected storage in [cluster], not in settings",
         ),
         (
-            {"cluster": wt.ClusterPlan(storage="disk"), "engine": "live"},
-            "cluster.storage",
-            "expected engine = 'simulated', as a live run has no data_dir",
+            {"cluster": wt.ClusterPlan(storage="disk", disk=wt.DiskModel()), "engine": "live"},
+            "cluster.disk",
+            "expected engine = 'simulated': a live run has the disks of this machine",
         ),
         ({"warm_up": "10m"}, "warm_up", "'10m': expected less than the duration"),
         (
@@ -258,6 +267,23 @@ def test_a_conflict_between_parts_is_reported(
     ((path, error),) = problems(**changes)
     assert path == where
     assert text in error
+
+
+@pytest.mark.parametrize(
+    ("given", "engine", "storage"),
+    [
+        (None, "simulated", "disk"),
+        (None, "live", "memory"),
+        ("memory", "simulated", "memory"),
+        ("disk", "live", "disk"),
+    ],
+)
+def test_simulated_brokers_have_disks_by_default_and_live_ones_have_none(
+    given: Any, engine: Any, storage: str
+) -> None:
+    scenario = small(cluster=wt.ClusterPlan(storage=given), engine=engine)
+    assert scenario.storage == storage
+    assert scenario.disk_nodes() == (["controller", "broker-0"] if storage == "disk" else [])
 
 
 def test_a_manual_producer_may_use_a_partition_that_is_added_later() -> None:

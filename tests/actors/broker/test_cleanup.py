@@ -17,11 +17,14 @@ Make: TypeAlias = Callable[..., wt.Cluster]
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Make simulated clusters with one topic, which is cleaned up every second."""
+    """Make simulated clusters with one topic, which is cleaned up every second.
+
+    Logs are in memory, where single records are removed. On a disk, whole segments are.
+    """
     made: list[wt.Cluster] = []
 
     def start(topic: dict[str, Any], brokers: int = 2, **options: Any) -> wt.Cluster:
-        options = {"log_retention_check_interval_ms": 1_000, **options}
+        options = {"storage": "memory", "log_retention_check_interval_ms": 1_000, **options}
         made.append(wt.Cluster.simulated(seed=7, brokers=brokers, **options))
         made[-1].create_topic("orders", **topic)
         return made[-1]
@@ -269,7 +272,9 @@ def test_a_key_has_one_owner_before_and_after_a_gap(make: Make) -> None:
 def test_every_record_is_acknowledged_or_lost_exactly_once(cleanup: str, kind: str) -> None:
     options = {"cleanup": cleanup, "retention": "500ms", "retain_unconsumed": False}
     for seed in range(3):
-        with wt.Cluster.simulated(seed, log_retention_check_interval_ms=300) as cluster:
+        with wt.Cluster.simulated(
+            seed, storage="memory", log_retention_check_interval_ms=300
+        ) as cluster:
             cluster.create_topic("orders", **options)
             group = cluster.group("readers", ["orders"], delivery=kind, acks=True)  # type: ignore[arg-type]
             for number in range(1 if kind == "broadcast" else 3):

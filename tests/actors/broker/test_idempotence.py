@@ -297,7 +297,7 @@ def test_a_new_leader_knows_the_batches_that_the_old_one_stored(cluster: wt.Clus
 
 def test_a_producer_continues_after_its_leader_crashed_and_the_log_was_lost() -> None:
     lively = {"broker_heartbeat_interval_ms": 50, "broker_session_timeout_ms": 400}
-    with wt.Cluster.simulated(seed=7, brokers=2, **lively) as cluster:
+    with wt.Cluster.simulated(seed=7, brokers=2, storage="memory", **lively) as cluster:
         cluster.create_topic("orders")
         load = wt.load.Load("orders", wt.load.Constant(200))
         cluster.producer("load", load=load, **HASTY)

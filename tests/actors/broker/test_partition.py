@@ -32,6 +32,7 @@ from wavetank.model.topics import Topic, TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 NEXT_BROKER = FakeRef("broker-1")
+IN_MEMORY = ClusterSettings(storage="memory")
 TERMS = SubscriptionConfig("share", "key_shared", "earliest", 10**6, 3, 10, 10, None, 10**7, 10**9)
 
 
@@ -40,7 +41,7 @@ class Leader:
 
     def __init__(self, lead: Lead) -> None:
         self.effects = FakeEffects()
-        self.partition = Partition(lead, FakeRef("broker"), ClusterSettings())  # type: ignore[arg-type]
+        self.partition = Partition(lead, FakeRef("broker"), IN_MEMORY)  # type: ignore[arg-type]
         self.partition.effects = self.effects  # type: ignore[assignment]
         self.partition.started()
 

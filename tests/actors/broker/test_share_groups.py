@@ -311,10 +311,11 @@ def test_rebalances_do_not_count_as_deliveries(calm: wt.Cluster) -> None:
     assert not calm.events.of("archived")
 
 
+@pytest.mark.parametrize("storage", ["memory", "disk"])
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_consumers_continue_when_a_broker_crashes(delivery: str) -> None:
+def test_consumers_continue_when_a_broker_crashes(delivery: str, storage: Any) -> None:
     quick = {"broker_heartbeat_interval_ms": 50, "broker_session_timeout_ms": 400}
-    with wt.Cluster.simulated(seed=7, brokers=2, **quick) as cluster:
+    with wt.Cluster.simulated(seed=7, brokers=2, storage=storage, **quick) as cluster:
         cluster.create_topic("orders", partitions=4)
         group = make_group(cluster, delivery)
         for name in "ab":
@@ -322,6 +323,8 @@ def test_consumers_continue_when_a_broker_crashes(delivery: str) -> None:
         group.assignment()
         cluster.system.crash("broker-1")
         cluster.run(for_=1)
+        if storage == "disk":  # no other broker has its partitions
+            cluster.system.restart("broker-1")
         fill_partitions(cluster, range(40), 4)
         run_until_consumed(cluster, group)
         assert {event.partition for event in cluster.events.of("acknowledged")} == {0, 1, 2, 3}

@@ -88,7 +88,7 @@ def test_records_appended_during_a_replay_are_not_read() -> None:
 
 @pytest.mark.parametrize(("offset", "expected"), [(0, range(50, 100)), (70, range(70, 100))])
 def test_records_removed_by_retention_are_skipped(offset: int, expected: range) -> None:
-    with wt.Cluster.simulated(3, log_retention_check_interval_ms=100) as cluster:
+    with wt.Cluster.simulated(3, storage="memory", log_retention_check_interval_ms=100) as cluster:
         cluster.create_topic("orders", retention="2s", retain_unconsumed=False)
         shop = cluster.producer("shop")
         for start in (0, 50):
@@ -110,7 +110,7 @@ def test_a_replay_beyond_the_end_or_of_an_empty_topic_ends_at_once() -> None:
 
 @pytest.mark.parametrize("max_bytes", [1, 1_048_576])
 def test_a_replay_skips_the_gaps_of_a_compacted_log(max_bytes: int) -> None:
-    with wt.Cluster.simulated(3, log_retention_check_interval_ms=500) as cluster:
+    with wt.Cluster.simulated(3, storage="memory", log_retention_check_interval_ms=500) as cluster:
         cluster.create_topic("orders", cleanup="compact")
         shop = cluster.producer("shop")
         for number in range(60):
@@ -167,7 +167,7 @@ def test_each_record_is_read_once_despite_faults(fault: str) -> None:
 
 
 def test_a_replay_ends_when_a_leader_crashes_and_its_records_are_lost() -> None:
-    with loaded() as cluster:
+    with loaded(storage="memory") as cluster:
         replay(cluster, offset=0, max_bytes=1)
         cluster.run(for_="10ms")
         cluster.system.crash("broker-0")
@@ -178,3 +178,17 @@ def test_a_replay_ends_when_a_leader_crashes_and_its_records_are_lost() -> None:
         for number in sorted(n for n in kept if n is not None):
             before = [e for e in found if (e.append_time_us or 0) <= 5_001_000]
             assert offsets(found, "replayed", number) == offsets(before, "appended", number)
+
+
+def test_a_replay_goes_on_when_a_leader_with_a_disk_comes_back() -> None:
+    with loaded() as cluster:
+        ends = there(cluster)
+        replay(cluster, offset=0, max_bytes=1)
+        cluster.run(for_="10ms")
+        cluster.system.crash("broker-0")
+        cluster.run(for_=20)
+        assert not is_over(cluster)
+        cluster.system.restart("broker-0")
+        cluster.run_until(lambda: is_over(cluster))
+        for number, (_, end) in ends.items():
+            assert offsets(cluster.events, "replayed", number)[:end] == list(range(end))

@@ -116,6 +116,18 @@ def test_a_live_run_passes_records_to_the_handler(tmp_path: Path) -> None:
     assert found["summary"]["delivered"]["records"]["total"] > 0
 
 
+def test_a_live_run_keeps_its_files_in_a_data_directory(tmp_path: Path) -> None:
+    path = write_scenario_with_handler(tmp_path, "cli_stored_handler", "pass")
+    changes = ("--set", "timeline=[]", "--set", "objectives=[]", "--duration", "1s")
+    files = ("--data-dir", tmp_path / "data")
+    assert wavetank("run", path, "--live", *changes, *files).exit_code == 0
+    assert list((tmp_path / "data" / "broker-0").glob("*/*.log"))
+    again = wavetank("run", path, "--live", *changes, *files)
+    assert "data': expected a new or an empty directory" in error_of(again)
+    simulated = wavetank("run", path, *changes, "--data-dir", tmp_path / "other")
+    assert "expected engine = 'live': a simulation writes no files" in error_of(simulated)
+
+
 def test_a_duration_shorter_than_the_timeline_cuts_it_with_a_warning(tiny: Path) -> None:
     result = wavetank("run", tiny, "--duration", "1s", "--json")
     assert result.stderr == "wavetank: --duration 1s: left out 1 action after the end\n"

@@ -348,8 +348,11 @@ def test_a_cluster_can_be_shown_while_a_broker_is_down(session: ShellSession) ->
     error = error_of(session, "show topic orders")
     assert error == "no leader for orders-1; nodes down: broker-1 (crashed)"
     assert session.cluster.now == before
-    assert last(session, "run 20\nshow topic orders")[1].startswith("orders-1 on broker-")
-    assert last(session, "restart node broker-1\nshow cluster")[1].startswith("brokers: ")
+    do(session, "run 20")
+    assert error_of(session, "show topic orders") == error, "no other broker has its files"
+    shown = last(session, "restart node broker-1\nrun 1\nshow cluster")
+    assert shown[1].startswith("brokers: ")
+    assert last(session, "show topic orders")[1].startswith("orders-1 on broker-1")
 
 
 def test_the_error_of_a_node_that_is_down_says_how_to_fix_it(session: ShellSession) -> None:
@@ -532,12 +535,13 @@ def test_a_flipped_bit_damages_a_file(on_disk: ShellSession) -> None:
     assert [e.kind for e in on_disk.cluster.events].count("log_truncated") == 1
 
 
-def test_only_nodes_with_files_have_disk_faults(
-    session: ShellSession, on_disk: ShellSession
-) -> None:
-    assert error_of(session, "fill disk broker-0") == (
-        "node 'broker-0' has no files: expected a shell with --data-dir or --storage disk"
-    )
+def test_only_nodes_with_files_have_disk_faults(on_disk: ShellSession) -> None:
+    in_memory = ShellSession(1, simulated=True, seed=1, storage="memory")
+    with in_memory.cluster:
+        assert error_of(in_memory, "fill disk broker-0") == (
+            "node 'broker-0' has no files: expected a shell with --data-dir, or a simulated one "
+            "without --storage memory"
+        )
     assert "unknown node with a disk 'desk'" in error_of(on_disk, "power loss desk")
     assert "FACTOR = 'x': expected a number" in error_of(on_disk, "slow disk broker-0 x")
 
@@ -577,6 +581,7 @@ def test_a_second_shell_on_a_data_directory_gets_one_line(tmp_path: Path) -> Non
     [
         (["--simulated", "--data-dir", "x"], "--data-dir x: expected a live cluster"),
         (["--storage", "disk"], "--storage disk: expected --simulated, or --data-dir DIR"),
+        (["--storage", "memory", "--data-dir", "x"], "--data-dir x: expected no --storage memory"),
     ],
 )
 def test_options_of_the_shell_that_do_not_fit_are_refused(options: list[str], text: str) -> None:
@@ -617,7 +622,7 @@ def test_every_command_has_help_with_an_example(session: ShellSession) -> None:
         ("create consumer c group=", ["group=billing"]),
         ("rebalance billing r", ["range", "roundrobin"]),
         ("heal ", ["ann", "broker-0", "broker-1", "broker-2", "controller", "desk", "disk"]),
-        ("power loss ", []),
+        ("power loss ", ["broker-0", "broker-1", "broker-2", "controller"]),
         ("slow ", ["disk"]),
         ("crash node b", ["broker-0", "broker-1", "broker-2"]),
         ("subscribe ann orders ", ["refunds"]),

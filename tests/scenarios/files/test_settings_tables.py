@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wavetank as wt
+from wavetank.model.settings import ignored_settings
 from wavetank.scenarios.files.scenario_file import change, load, to_dict
 from wavetank.scenarios.files.settings_tables import flat
 
@@ -88,6 +89,33 @@ def test_a_stored_scenario_names_ignored_settings_but_has_no_secrets(tmp_path: P
         "specific.avro.reader": "(not read)",
         "max.poll.records": "100",
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "ignored"),
+    [
+        ((), ()),
+        (('engine="live"', 'cluster.storage="disk"'), ()),
+        (('cluster.storage="memory"',), ("log.segment.bytes", "log.roll.ms")),
+        (('engine="live"',), ("log.segment.bytes", "log.roll.ms")),
+    ],
+)
+def test_settings_of_a_file_for_disks_are_without_effect_in_memory(
+    tmp_path: Path, changes: tuple[str, ...], ignored: tuple[str, ...]
+) -> None:
+    (tmp_path / "server.properties").write_text("log.segment.bytes=1073741824\nlog.roll.ms=5\n")
+    scenario = load(write(tmp_path, cluster='"server.properties"'), changes)
+    assert ignored_settings(to_dict(scenario)) == ignored
+    assert scenario.cluster.settings.get("log.roll.ms") == ("(not read)" if ignored else "5")
+
+
+def test_a_setting_for_disks_in_a_table_that_extends_a_file_is_refused_in_memory(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "server.properties").write_text("log.roll.ms=5\n")
+    path = write(tmp_path, cluster='{ extends = "server.properties", log.roll.ms = 7 }')
+    why = 'cluster.settings.log.roll.ms: expected storage = "disk": nothing is on a disk'
+    assert problems(path, ('cluster.storage="memory"',)) == [why]
 
 
 def test_a_table_changes_some_settings_of_the_file_that_it_extends(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_an_invalid_argument_is_rejected_before_anything_runs(scenario, tmp_path
         (
             "broker_failure",
             ["duration=20", "timeline[0].at=8", "timeline[0].for=4", 'groups[0].service="2ms"',
-             'objectives=[{max_lag="4500ms",after="5s"}]'],
+             'objectives=[{max_lag="4500ms",after="5s"}]', 'cluster.storage="memory"'],
             {"groups[0].consumers": [1, 2, 3], "topics[0].partitions": [3, 6]},
         ),
         (
