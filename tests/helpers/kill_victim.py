@@ -2,7 +2,8 @@
 
 Usage: kill_victim.py DIRECTORY FILE NUMBER FLUSH. Each line of the file is one thing that the
 cluster has promised, or done: `stored VALUE PARTITION OFFSET`, `delivered PARTITION OFFSET`,
-`acked PARTITION OFFSET`, `read PARTITION OFFSET` and `committed PARTITION OFFSET`.
+`acked PARTITION OFFSET`, `read PARTITION OFFSET` and `committed PARTITION OFFSET`. It is printed, too,
+for whoever counts the lines.
 """
 
 import os
@@ -17,7 +18,9 @@ def main(directory: str, file: str, number: int, flush: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(*words: object) -> None:
-        os.write(descriptor, (" ".join(map(str, words)) + "\n").encode())
+        line = (" ".join(map(str, words)) + "\n").encode()
+        for each in (descriptor, sys.stdout.fileno()):
+            os.write(each, line)
 
     with wt.Cluster.live(brokers=2, data_dir=directory, flush=flush) as cluster:  # type: ignore[arg-type]
         if "orders" not in cluster.metadata().topics:
