@@ -2,8 +2,8 @@
 
 Usage: kill_victim.py DIRECTORY FILE NUMBER FLUSH. Each line of the file is one thing that the
 cluster has promised, or done: `stored VALUE PARTITION OFFSET`, `delivered PARTITION OFFSET`,
-`acked PARTITION OFFSET`, `read PARTITION OFFSET` and `committed PARTITION OFFSET`. It is printed, too,
-for whoever counts the lines.
+`acked PARTITION OFFSET`, `read PARTITION OFFSET` and `committed PARTITION OFFSET`.
+Each line is printed as well, for whoever counts them.
 """
 
 import os
