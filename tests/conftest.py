@@ -18,16 +18,23 @@ settings.load_profile("wavetank")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST = (
-    "docs/test_pages.py", "commands/test_sweep.py", "stream/test_stream.py",
-    "commands/test_watch.py", "analytics/test_cluster.py", "report/test_report.py",
-    "sweep/test_sweep.py", "analytics/test_session.py", "examples/test_scenarios.py",
+    "docs/test_pages.py", "analytics/test_cluster.py", "stream/test_stream.py",
+    "commands/test_sweep.py", "report/test_report.py", "commands/test_watch.py",
+    "sweep/test_sweep.py", "measures/test_latency.py", "analytics/test_session.py",
+    "measures/test_monitors.py", "measures/test_lag.py", "measures/test_rebalances.py",
+    "docs/test_site.py", "examples/test_scenarios.py", "scenarios/test_runner.py",
 )  # fmt: skip
-"""Files that take half a minute or more."""
+"""Files that take half a minute or more, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files: one that begins last keeps one process busy, the other idle."""
-    items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
+
+    def rank(item: pytest.Item) -> int:
+        path = item.path.as_posix()
+        return next((n for n, name in enumerate(LONGEST) if path.endswith(name)), len(LONGEST))
+
+    items.sort(key=rank)
 
 
 Engine: TypeAlias = type[wt.SimulatedSystem] | type[wt.LiveSystem]
@@ -66,12 +73,21 @@ def settle() -> Callable[[Any], None]:
     return run
 
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}  # fmt: skip
+"""Spark takes longer to compile a query than to run it on the few rows of a test."""
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session for all tests: starting one takes seconds."""
     from wavetank import analytics
 
     session = analytics.session("local[2]", brief=True)
+    for name, value in INTERPRETED.items():
+        session.conf.set(name, value)
     yield session
     session.stop()
 

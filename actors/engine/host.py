@@ -229,8 +229,8 @@ class Host(pykka.Actor):
     def fail(self, error: BaseException, message: object) -> None:
         """Record a handler's error, pass it to a waiting asker, and restart or stop the actor."""
         settle(self.sender, error=error)
-        if self.ended:
-            return
+        if self.ended or (self.system.stopped and isinstance(error, ActorDeadError)):
+            return  # a live system that stops under a running handler is no error of the handler
         where = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {error}"
         logger.error("%s failed on %s", self, type(message).__name__, exc_info=error)

@@ -5,15 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 import wavetank as wt
+from helpers.clusters import STEADY
 
 
 @pytest.fixture(params=["simulated", "live"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[wt.Cluster]:
     """A cluster of three brokers on each engine in turn."""
-    make = getattr(wt.Cluster, request.param)
-    with make(
-        seed=7, brokers=3, broker_heartbeat_interval_ms=50, broker_session_timeout_ms=400
-    ) as cluster:
+    with getattr(wt.Cluster, request.param)(seed=7, brokers=3, **STEADY) as cluster:
         yield cluster
     assert not cluster.events.of("failed", "unhandled")
 

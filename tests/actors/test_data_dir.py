@@ -61,7 +61,7 @@ def test_topics_and_records_are_there_when_a_directory_is_opened_again(
 
 def test_groups_of_both_kinds_go_on_where_they_were(tmp_path: Path) -> None:
     # What the first worker had acquired is delivered again when its time is over.
-    share: Any = {**QUICK, "delivery": "shared", "ack_timeout_ms": 1_000}
+    share: Any = {**QUICK, "delivery": "shared", "ack_timeout_ms": 6_000}
     with opened(tmp_path) as cluster:
         cluster.create_topic("orders")
         send(cluster, range(6))
@@ -98,7 +98,7 @@ def test_a_producer_with_the_id_of_an_earlier_process_goes_on_with_other_record_
 
 @pytest.mark.parametrize("how", ["crash", "power_loss"])
 def test_a_broker_that_is_started_again_has_its_log(tmp_path: Path, how: str) -> None:
-    with opened(tmp_path, flush="commit", broker_session_timeout_ms=1_000) as cluster:
+    with opened(tmp_path, flush="commit") as cluster:
         cluster.create_topic("orders")
         send(cluster, range(5))
         getattr(cluster.system, how)("broker-0")

@@ -23,11 +23,12 @@ SCANS = -1
 
 def kill_after(lines: int, directory: Path, file: Path, number: int, flush: str) -> None:
     """Start the victim, and kill it when it has written down this many more things."""
-    before = len(file.read_bytes().splitlines()) if file.exists() else 0
     command = [sys.executable, kill_victim.__file__, str(directory), str(file), str(number), flush]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as victim:
-        while not file.exists() or len(file.read_bytes().splitlines()) < before + lines:
-            assert victim.poll() is None, victim.communicate()[1].decode()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe) as victim:
+        assert victim.stdout is not None
+        for _ in range(lines):
+            assert victim.stdout.readline(), victim.communicate()[1].decode()
         victim.kill()
 
 
@@ -55,7 +56,7 @@ def contents(directory: Path) -> dict[tuple[int, int], str]:
     return found
 
 
-@pytest.mark.timeout(60 + 30 * KILLS)
+@pytest.mark.timeout(120 + 60 * KILLS)
 @pytest.mark.parametrize("flush", ["interval", "commit"])
 def test_a_killed_cluster_keeps_its_promises(tmp_path: Path, flush: str) -> None:
     directory, file = tmp_path / "data", tmp_path / "promises"

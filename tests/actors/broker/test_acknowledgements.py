@@ -91,7 +91,7 @@ def test_a_broadcast_member_keeps_its_position_through_a_restart(
     calm: wt.Cluster,
 ) -> None:
     fill_partition(calm, range(10))
-    _, (a, _) = members(calm, "broadcast")
+    _, (a, _) = members(calm, "broadcast", session_timeout_ms=1_000)
     a.ack(a.poll(max_records=4))
     calm.system.crash("a")
     calm.system.restart("a")

@@ -406,7 +406,7 @@ def test_clean_up_works_on_the_live_engine() -> None:
 
     with wt.Cluster.live(brokers=2, log_retention_check_interval_ms=50) as cluster:
         cluster.create_topic("orders", retention="200ms")
-        consumer = consumer_of(cluster, "shared")
+        consumer = consumer_of(cluster, "shared", session_timeout_ms=45_000)
         put(cluster, *range(5))
         assert consume(consumer, 2) == [0, 1]
         cluster.run_until(lambda: left() == [2, 3, 4], timeout=20)

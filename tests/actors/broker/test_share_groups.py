@@ -227,7 +227,7 @@ def test_a_handler_that_takes_longer_than_the_ack_timeout_loses_its_records(
 def test_a_silent_member_is_removed_after_its_time_to_live(
     calm: wt.Cluster, delivery: str, ttl: int
 ) -> None:
-    group = make_group(calm, delivery, subscriber_ttl_ms=ttl)
+    group = make_group(calm, delivery, subscriber_ttl_ms=ttl, session_timeout_ms=1_000)
     for name in "ab":
         group.consumer(name, service=PROMPT)
     group.assignment()
@@ -283,7 +283,7 @@ def stop_working(cluster: wt.Cluster, consumer: Any, how: str) -> None:
 def test_the_records_of_a_member_that_fails_or_leaves_go_to_others(
     calm: wt.Cluster, delivery: str, how: str
 ) -> None:
-    group = make_group(calm, delivery)
+    group = make_group(calm, delivery, session_timeout_ms=1_000)
     fill_partitions(calm, range(40), 4)
     going = group.consumer("going")
     had = values(going.poll(max_records=20))

@@ -241,6 +241,27 @@ def test_a_live_run_can_be_followed_on_disk_while_it_goes_on(tmp_path: Path) -> 
         assert read_info(tmp_path / "run").state == "running"
 
 
+def test_a_handler_that_cannot_spawn_because_its_system_stops_has_not_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    running = threading.Event()
+
+    class Late(wt.Actor):
+        @wt.receives(Note)
+        def on_note(self, note: Note) -> None:
+            running.set()
+            while not system.stopped:
+                pass
+            self.spawn(Notebook, "too late")
+
+    with wt.LiveSystem() as system:
+        system.spawn(Late, "late").tell(Note(""))
+        assert running.wait(20)
+    assert not system.events.of("failed")
+    assert not caplog.records
+    assert [event.reason for event in system.events.of("stopped")] == ["stopped"]
+
+
 MANY = """
 import resource
 import attrs, wavetank as wt

@@ -199,12 +199,12 @@ def test_late_events_count_in_the_first_window_that_is_not_final(
 
 def test_the_state_does_not_grow_with_the_run(spark: Any, tmp_path: Path) -> None:
     events = [assigned(0)]
-    for n in range(1_000):
+    for n in range(300):
         events += [appended(n * S, n, 1), acked(n * S + 5, n, 1, n * S)]
     writer = Writer(tmp_path / "run", table_of(events), [])
     with analytics.stream(spark, writer.directory, checkpoint=tmp_path / "checkpoint") as watch:
         sizes = []
-        for count in (1_001, 600, 400):
+        for count in (301, 180, 120):
             writer.write(count)
             watch.process_all()
             state = read_state(tmp_path / "checkpoint")
