@@ -96,7 +96,7 @@ def resolve(data: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[st
 def _has_disks(data: Mapping[str, Any]) -> bool:
     """Whether the brokers of a scenario have disks, as `Scenario.storage` says."""
     default = "memory" if data.get("engine") == "live" else "disk"
-    return bool(data["cluster"].get("storage", default) != "memory")
+    return (data["cluster"].get("storage") or default) != "memory"
 
 
 def _read_file(file: object, folder: Path, kind: str) -> tuple[dict[str, Any], list[str]]:

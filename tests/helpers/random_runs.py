@@ -91,7 +91,8 @@ def falling_behind(seed: int) -> wt.Cluster:
         settings=SHORT_RUN_SETTINGS,
     )
     timeline = [wt.actions.Crash(4, "billing-0", for_=4), wt.actions.Rate(14, "shop-*", factor=0.1)]
-    scenario = quick(duration=25, groups=[billing], timeline=timeline, seed=seed)
+    plan = wt.ClusterPlan(2, storage="memory")
+    scenario = quick(duration=25, cluster=plan, groups=[billing], timeline=timeline, seed=seed)
     return Runner(scenario).run()
 
 
