@@ -79,7 +79,7 @@ def test_a_broadcast_member_that_rejoins_continues_at_its_position(cluster: wt.C
     cluster.create_topic("orders")
     fill_partition(cluster, range(10))
     _, (a, b) = members(cluster, "broadcast")
-    a.ack(a.poll(max_records=4))
+    a.ack(a.poll(max_records=4, timeout=20))
     a.leave()
     fill_partition(cluster, range(10, 20))
     assert values(drain(b, until=20)) == list(range(20))
@@ -124,7 +124,7 @@ def test_a_record_several_records_or_a_whole_poll_can_be_acknowledged(cluster: w
     cluster.create_topic("orders", partitions=2)
     fill_partitions(cluster, range(20), 2)
     group, consumer = one(cluster)
-    first = consumer.poll(max_records=8)
+    first = consumer.poll(max_records=8, timeout=20)
     assert lag(group) == 20, "polling acknowledges nothing"
     consumer.ack(first[0])
     assert lag(group) == 19
@@ -132,7 +132,7 @@ def test_a_record_several_records_or_a_whole_poll_can_be_acknowledged(cluster: w
     assert lag(group) == 17
     consumer.ack(record for record in first[2:5])
     assert lag(group) == 14
-    consumer.ack(consumer.poll(max_records=5))
+    consumer.ack(consumer.poll(max_records=5, timeout=20))
     assert lag(group) == 9
     consumer.ack([])
     assert lag(group) == 9
@@ -158,7 +158,7 @@ def test_only_the_member_that_acquired_a_record_can_acknowledge_it(cluster: wt.C
     cluster.create_topic("orders")
     fill_partition(cluster, range(4))
     group, (a, b) = members(cluster, "shared")
-    mine, others = a.poll(max_records=2), b.poll(max_records=2)
+    mine, others = a.poll(max_records=2, timeout=20), b.poll(max_records=2, timeout=20)
     for call in (b.ack, b.nack):
         with pytest.raises(
             wt.errors.BadValueError, match="b does not have orders-0 0 to 1 any more"
@@ -336,7 +336,7 @@ def test_a_record_has_its_id_headers_age_and_retries(cluster: wt.Cluster) -> Non
         receipt = shop.send("orders", number, key="k", headers=headers).get(timeout=20)
     _, consumer = one(cluster, retry_backoff_ms=20)
     cluster.run(for_="30ms")
-    record = consumer.poll()[1]
+    record = consumer.poll(timeout=20)[1]
     assert (record.id, record.retries, record.key) == (("shop", "orders", 0, 1), 0, "k")
     assert record.headers == (("trace", "t1"), ("raw", b"\x00"))
     assert record.append_time_us == receipt.timestamp
@@ -385,7 +385,7 @@ def test_a_group_shows_its_assignment_and_its_lag(cluster: wt.Cluster, delivery:
     assert group.assignment() == {
         "a": everything[:1] if alone else everything, "b": everything[1:] if alone else everything,
     }  # fmt: skip
-    a.ack(a.poll(max_records=1))
+    a.ack(a.poll(max_records=1, timeout=20))
     left = 10 if delivery == "broadcast" else 9
     assert lag(group) == sum(cluster.describe().lags["g"].values()) == left
     owners = "a +" if alone else "(a, b|b, a) +"

@@ -9,7 +9,7 @@ import helpers.share_storms as delivery
 import wavetank as wt
 from helpers.storms import MORE
 
-SEEDS = {"key_shared": 100 * MORE, "shared": 40 * MORE, "exclusive": 40 * MORE}
+SEEDS = {"key_shared": 60 * MORE, "shared": 40 * MORE, "exclusive": 40 * MORE}
 CHUNK = 10
 """Seeds per test case: few, so that a failure names them; not one, so that the list is short."""
 

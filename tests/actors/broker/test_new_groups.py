@@ -114,11 +114,13 @@ def test_the_records_are_kept_by_the_next_leader(cluster: wt.Cluster, kind: str)
         put(cluster, partition, partition=partition)
     before = {tp: leader.broker for tp, leader in cluster.metadata().leaders.items()}
     cluster.add_broker()
-    cluster.run_until(
-        lambda: all(leader.ref is not None for leader in cluster.metadata().leaders.values())
-    )
-    after = {tp: leader.broker for tp, leader in cluster.metadata().leaders.items()}
-    assert before != after
+
+    def has_moved() -> bool:
+        leaders = cluster.metadata().leaders
+        after = {tp: leader.broker for tp, leader in leaders.items()}
+        return before != after and all(leader.ref is not None for leader in leaders.values())
+
+    cluster.run_until(has_moved, timeout=20)
     cluster.run(for_="200ms")
     assert sorted(take(group, 8)) == list(range(8))
 

@@ -108,7 +108,7 @@ def test_max_poll_records_and_max_records_limit_a_poll(cluster: wt.Cluster) -> N
     fill(cluster, "orders", 30)
     consumer = cluster.group("g", ["orders"], max_poll_records=7, **QUICK).consumer("c")
     assert len(drain(consumer, until=1)) == 7
-    assert len(consumer.poll(max_records=3)) == 3
+    assert len(consumer.poll(max_records=3, timeout=20)) == 3
 
 
 def send_to_each(producer: Any, partitions: int) -> None:
