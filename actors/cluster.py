@@ -188,7 +188,6 @@ class Cluster:
         log_flush_interval_ms: int | None = None,
         log_segment_bytes: int = 1_073_741_824,
         log_roll_ms: int = 604_800_000,
-        log_index_interval_bytes: int = 4_096,
         log_cache_bytes: int | None = None,
         log_retention_check_interval_ms: int = 5_000,
         timer_stagger_percent: int = 0,
@@ -229,7 +228,6 @@ class Cluster:
             log_flush_interval_ms: Time after which a log is synced.
             log_segment_bytes: Size at which a new segment of a log begins.
             log_roll_ms: Age at which a new segment of a log begins.
-            log_index_interval_bytes: Bytes between two entries of the indexes of a log in files.
             log_cache_bytes: Bytes of the newest records of each partition on disk that stay in
                 memory. Older ones are read from the disk. By default 16 MiB if the files are real,
                 and everything in a simulation.
@@ -256,7 +254,6 @@ class Cluster:
             log_flush_interval_ms=log_flush_interval_ms,
             log_segment_bytes=log_segment_bytes,
             log_roll_ms=log_roll_ms,
-            log_index_interval_bytes=log_index_interval_bytes,
             log_cache_bytes=log_cache_bytes,
             log_retention_check_interval_ms=log_retention_check_interval_ms,
             timer_stagger_percent=timer_stagger_percent,

@@ -263,6 +263,8 @@ DISK_SETTINGS: Final = frozenset((
     "log_roll_ms", "log_index_interval_bytes", "log_cache_bytes",
 ))  # fmt: skip
 """The cluster settings that need `storage = "disk"`."""
+FILE_SETTINGS: Final = frozenset(("log_index_interval_bytes",))
+"""Those of them that need real files, and have no effect on a simulated disk."""
 NEEDS_DISK: Final = "expected storage = 'disk': nothing is on a disk"
 
 
@@ -296,7 +298,8 @@ class ClusterSettings:
     log_roll_ms: int = _whole(604_800_000, least=1)
     """Age at which a partition begins a new segment of its log."""
     log_index_interval_bytes: int = _whole(4_096)
-    """Bytes of a log in a file between two entries of its indexes, which Kafka's tools use."""
+    """Bytes of a log in a file between two entries of its indexes, which Kafka's tools use. It has
+    no effect on a simulated disk."""
     log_cache_bytes: int | None = _maybe_whole()
     """Bytes of the newest records of a partition on disk that its broker keeps in memory. Older
     ones are read from the disk. By default 16 MiB if the files are real, and everything if the disk
@@ -521,5 +524,7 @@ def ignored_settings(scenario: Mapping[str, Any]) -> tuple[str, ...]:
         *((ProducerSettings, each.get("settings") or {}) for each in scenario.get("producers", ())),
         *((ConsumerSettings, each.get("settings") or {}) for each in scenario.get("groups", ())),
     ]
-    names = (name for cls, settings in given for name in from_mapping(cls, settings).ignored)
+    names = [name for cls, settings in given for name in from_mapping(cls, settings).ignored]
+    if scenario.get("engine") != "live":
+        names += [name for name in given[0][1] if setting_name(name) in FILE_SETTINGS]
     return tuple(dict.fromkeys(names))

@@ -23,7 +23,7 @@ from ..actors.engine.live import LiveSystem
 from ..actors.engine.simulated import SimulatedSystem
 from ..actors.groups import check_handler
 from ..model.errors import BadValueError, ScenarioError, WavetankError
-from ..model.settings import ClusterSettings, from_mapping
+from ..model.settings import ClusterSettings, from_mapping, ignored_settings
 from ..model.summary.counters import Counters
 from .actions import timeline
 from .capacity import resolution_us
@@ -229,7 +229,7 @@ class Runner:
                 scenario=to_dict(scenario), observe=scenario.observe, **self.options,
             )  # fmt: skip
         with self.stopping_on_errors():
-            self.cluster.warn_of_ignored(loaded.ignored)
+            self.cluster.warn_of_ignored(ignored_settings(to_dict(scenario)))
             with self.explaining_timeouts():
                 self.set_up()
             for at_us, action in timeline(scenario):

@@ -207,6 +207,13 @@ def test_settings_without_effect_are_named_once(tiny: Path) -> None:
     )
 
 
+def test_a_setting_for_real_files_has_no_effect_in_a_simulation_and_is_named(tiny: Path) -> None:
+    index = ("--set", "cluster.settings={log_index_interval_bytes=100}")
+    named = "settings without effect: log_index_interval_bytes (no meaning here)"
+    assert named in wavetank("run", tiny, *index).output
+    assert named in wavetank("check", tiny, *index).output
+
+
 def test_a_check_names_settings_without_effect(tiny: Path) -> None:
     result = wavetank("check", tiny, *IGNORED)
     assert result.exit_code == 0
