@@ -12,11 +12,11 @@ from .page import CodeBlock, PageTable, TableCell, TextList
 _LIMITS: Final = (
     "Modelled: brokers, partitions and their leaders; producers with batching, retries and "
     "idempotence; consumer groups with Kafka's rebalance protocol; committed offsets and "
-    "acknowledged records; retention and compaction; the network between nodes; crashes, "
-    "pauses, cut links and skewed clocks.",
-    "Not modelled: replication (the records of a crashed broker are lost), transactions, the "
-    "page cache, disks beyond a fixed time per write, CPU time of brokers, compression, TLS, "
-    "and TCP connections.",
+    "acknowledged records; retention and compaction; the network between nodes; disks with one "
+    "queue each, and what they lose; crashes, power losses, pauses, cut links and skewed clocks.",
+    "Not modelled: replication (the partitions of a crashed broker wait for it; in memory, "
+    "another broker takes them over empty), transactions, the page cache beyond "
+    "log_cache_bytes, CPU time of brokers, compression, TLS, and TCP connections.",
     "In a simulation, time is virtual: handlers take as long as their service-time model says. "
     "Latencies below a producer's resolution cannot be measured.",
     "Percentiles are over records and accurate to 1 %. Lag is exact at each sample; between "
