@@ -498,12 +498,17 @@ def sent(scenario: wt.Scenario) -> list[tuple[Any, ...]]:
     ],
 )
 def test_consumers_do_not_change_what_producers_send(change: dict[str, Any]) -> None:
-    """Time, partition, offset, count and bytes of every batch, as long as no broker fails."""
+    """Time, partition, offset, count and bytes of every batch, as long as no broker fails.
+
+    Disks are quick here: what groups store would otherwise delay what producers store.
+    """
     model = {"keys": wt.load.ZipfKeys(50), "sizes": wt.load.LognormalSizes(200)}
     producers = [wt.ProducerPlan("shop", "orders", wt.load.Poisson(300), count=2, **model)]
     base = quick(
         producers=producers,
-        cluster=wt.ClusterPlan(2, wt.network.UniformLatency("1ms", "5ms")),
+        cluster=wt.ClusterPlan(
+            2, wt.network.UniformLatency("1ms", "5ms"), disk=wt.DiskModel(sync=0)
+        ),
         timeline=[wt.actions.Rate(4, "shop-0", factor=2)],
     )
     other = attrs.evolve(base, groups=[attrs.evolve(base.groups[0], **change)])

@@ -201,9 +201,8 @@ def test_settings_without_effect_are_named_once(tiny: Path) -> None:
     result = wavetank("run", tiny, *IGNORED, "--set", "producers[0].count=3")
     assert result.exit_code == 0
     assert result.stderr == (
-        "wavetank: settings without effect: isolation.level (not modelled); "
+        "wavetank: settings without effect: isolation.level, transactional.id (not modelled); "
         "group.id (no meaning here)\n"
-        "wavetank: settings without effect: transactional.id (not modelled)\n"
     )
 
 
