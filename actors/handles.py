@@ -185,9 +185,7 @@ class ProducerHandle:
                 f"keys: got {len(keys)}, expected {len(values)}, one for each value"
             )
         known = self._check(topic, values[0], None, partition)
-        if known.type is not object:
-            for value in values:
-                known.check(value)
+        known.check_all(values)
         if known.serializer is not None:
             plain = known.serializer == "bytes" and set(map(type, values)) == {bytes}
             if known.payloads == "inline" and not plain:

@@ -1,10 +1,10 @@
 """Topics and partitions."""
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 import attrs
 
@@ -145,6 +145,12 @@ class Topic:
         # The class of a value in JSON is known only to a topic with that type.
         return same or (plain and other.serializer in ("json", "str") and not attrs.has(other.type))
 
+    def check_all(self, values: Sequence[object]) -> None:
+        """Check many values, as `check` does."""
+        if self.type is not object and set(map(type, values)) != {self.type}:
+            for value in values:
+                self.check(value)
+
     def check(self, value: object) -> None:
         """Raise `BadValueError` if a value is not of the topic's type, nor a payload reference."""
         if not isinstance(value, self.type):
@@ -154,6 +160,15 @@ class Topic:
                 f"topic {self.name!r} takes values of type {self.type.__name__}, "
                 f"not {type(value).__name__}: {value!r}"
             )
+
+
+def sizes_of(values: Sequence[object]) -> int | list[int]:
+    """Return the sizes of values in bytes, as `size_of` does: one number if all are the same."""
+    if set(map(type, values)) == {bytes}:
+        sizes = list(map(len, cast("Sequence[bytes]", values)))
+    else:
+        sizes = list(map(size_of, values))
+    return sizes[0] if len(set(sizes)) == 1 else sizes
 
 
 def size_of(value: object) -> int:

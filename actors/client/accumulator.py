@@ -16,7 +16,7 @@ import attrs
 from ...model.errors import BadValueError
 from ...model.log.batch import Batch
 from ...model.messages.client import RecordMetadata, Send, SendFailed, SendMany
-from ...model.topics import Topic, TopicPartition, size_of
+from ...model.topics import Topic, TopicPartition, size_of, sizes_of
 from ...strategies.batching import cut
 from ...strategies.partitioning import Partitioner, next_sticky
 from .partition_queue import deleted_error
@@ -127,7 +127,7 @@ class RecordAccumulator:
             keys=send.keys,
             values=send.values,
             timestamps_us=now_us,
-            sizes=[size_of(value) for value in send.values],
+            sizes=sizes_of(send.values),
         )
         parts = cut(batch, self._settings.batch_size)
         for part in parts[:-1]:

@@ -126,7 +126,7 @@ class Batch(_Unsealed):
         """
         sizes = self.known_sizes
         if isinstance(sizes, np.ndarray):
-            sizes = _locked(sizes.astype(np.min_scalar_type(int(sizes.max(initial=0)))))
+            sizes = _locked(sizes.astype(np.uint32 if self.bytes < 2**32 else np.int64))
         return _seal(
             self.producer, self.instance, self.sequence, self.count, _NotLoaded(sizes), 0,
             self.bytes, self.base_offset, self.append_time_us, self.epoch,

@@ -23,8 +23,8 @@ zigzag: 7 bits for each byte, the lowest first, and the sign in the lowest bit. 
 stands for null.
 
 Both directions are written for speed. Records that all have the same layout, such as those of a
-load generator, are written as the rows of a NumPy array; others by iterators that run in C. Reading
-is one loop without calls.
+load generator, are written and read as the rows of a NumPy array; others are written by iterators
+that run in C, and read in one loop without calls.
 """
 
 import gzip
@@ -83,7 +83,7 @@ _CONTROL: Final = 0b10_0000
 HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int]
 """The fields of a `BatchHeader`, in order."""
 _Bytes: TypeAlias = bytes | bytearray | memoryview
-_Stored: TypeAlias = bytes | list[bytes | None] | None
+_Stored: TypeAlias = bytes | list[bytes | None] | tuple[bytes | None, ...] | None
 """The keys or values of all records as they are stored; one object if all records share it."""
 _Rows: TypeAlias = npt.NDArray[np.uint8]
 
@@ -261,11 +261,16 @@ def encode(
     first_ms, highest_ms, deltas = _timestamps(batch.timestamps_us, origin_us)
     keys = _stored(batch.keys, to_key)
     synthetic = batch.values is None
-    values = _stored(batch.sizes, bytes) if synthetic else _stored(batch.values, dumps)
     headers = batch.headers
     records = None
-    if headers is None:
-        records = _encode_in_rows(batch.count, deltas, keys, values)
+    values: _Stored
+    if headers is None and type(batch.values) is tuple and dumps in _KEEP_BYTES:
+        # Nearly always these are bytes, and then nothing has to be converted.
+        records = _encode_in_rows(batch.count, deltas, keys, batch.values)
+    if records is None:
+        values = _stored(batch.sizes, bytes) if synthetic else _stored(batch.values, dumps)
+        if headers is None:
+            records = _encode_in_rows(batch.count, deltas, keys, values)
     if records is None:
         records = _encode_in_turn(batch.count, deltas, keys, values, headers)
     sequence = batch.sequence % _SEQUENCES if batch.sequence >= 0 else -1
@@ -335,7 +340,7 @@ def _encode_in_turn(
 
 def _sized(stored: _Stored) -> tuple[Iterable[bytes], Iterable[bytes]]:
     """Return the length of each key or value, and itself; null has a length and is empty."""
-    if not isinstance(stored, list):
+    if stored is None or isinstance(stored, bytes):
         return repeat(_field(stored)), repeat(b"")
     if type(None) in set(map(type, stored)):
         lengths = [_NULL if data is None else _varint(len(data)) for data in stored]
@@ -474,7 +479,7 @@ def _row_field(stored: _Stored) -> tuple[bytes, _Rows | None] | None:
     The bytes are what stands in each row: all of it if records share it, or else the length and a
     placeholder, which the rows are put over.
     """
-    if not isinstance(stored, list):
+    if stored is None or isinstance(stored, bytes):
         return _field(stored), None
     try:
         joined = b"".join(cast(list[bytes], stored))
@@ -603,7 +608,7 @@ def read_records(frame: bytes, header: BatchHeader) -> StoredRecords:
         except (OSError, EOFError, zlib.error) as error:
             raise DamagedBatchError(0, f"its records cannot be unzipped ({error})") from error
     try:
-        return _unpack(records, header.count)
+        return _unpack_rows(records, header.count) or _unpack(records, header.count)
     except IndexError:
         raise DamagedBatchError(0, "its last record is cut off") from None
 
@@ -671,6 +676,50 @@ def _sizes(ends: list[int], total: int) -> int | npt.NDArray[np.int64]:
     sizes = np.diff(positions)
     sizes.flags.writeable = False
     return sizes
+
+
+def _unpack_rows(data: bytes, count: int) -> StoredRecords | None:
+    """Read records that are all laid out as the first one; `None` if they are not."""
+    if count < _MIN_ROWS:
+        return None
+    length, at = _read_varint(data, 0)
+    first = _unpack(data[: at + (length >> 1)], 1)
+    (key,), (value,) = first.keys, first.values
+    key_size, value_size = len(key or b""), len(value or b"")
+    if first.headers[0] or first.timestamp_deltas_ms[0] or len(data) > _MAX_SKELETON:
+        return None
+    runs = _skeleton(
+        count,
+        _NULL if key is None else _varint(key_size) + bytes(key_size),
+        _NULL if value is None else _varint(value_size) + bytes(value_size),
+    )
+    if sum(run.rows.size for run in runs) != len(data):
+        return None
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    ends: list[int] = []
+    at = 0
+    for run in runs:
+        height, width = run.rows.shape
+        rows = np.frombuffer(data, np.uint8, run.rows.size, at).reshape(height, width)
+        holes = (run.key_end - key_size, run.key_end, run.value_end - value_size, run.value_end)
+        same = zip((0, holes[1], holes[3]), (holes[0], holes[2], width), strict=True)
+        if not all(np.array_equal(rows[:, a:b], run.rows[:, a:b]) for a, b in same):
+            return None
+        keys += [None] * height if key is None else _cells(rows[:, holes[0] : holes[1]])
+        values += [None] * height if value is None else _cells(rows[:, holes[2] : holes[3]])
+        ends += range(at + width, at + run.rows.size + 1, width)
+        at += run.rows.size
+    return StoredRecords(list(range(count)), [0] * count, keys, values, [()] * count, ends)
+
+
+def _cells(rows: _Rows) -> list[bytes]:
+    """Return each row as bytes."""
+    height, width = rows.shape
+    if not width:
+        return [b""] * height
+    data = rows.tobytes()
+    return [data[at : at + width] for at in range(0, len(data), width)]
 
 
 def _unpack(data: bytes, count: int) -> StoredRecords:

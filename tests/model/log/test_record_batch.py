@@ -2,6 +2,7 @@
 
 import gzip
 import warnings
+from random import Random
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from helpers.plain_record_batch import PlainRecord, plain_envelope, plain_frame, plain_record
 from wavetank.model.errors import BadValueError
+from wavetank.model.log import record_batch
 from wavetank.model.log.batch import Batch
 from wavetank.model.log.record import NOWHERE
 from wavetank.model.log.record_batch import (
@@ -463,3 +465,39 @@ def test_we_read_what_kafka_python_writes(case: Case, compression: int) -> None:
         for each in batch.records("orders", 2)
     ]
     assert found == case.records
+
+
+@given(
+    st.integers(16, 300), st.none() | st.integers(0, 5), st.none() | st.integers(0, 9), st.data()
+)
+def test_records_of_one_layout_are_read_as_others_are(
+    count: int, key_size: int | None, value_size: int | None, data: st.DataObject
+) -> None:
+    random = Random(count)
+
+    def column(size: int | None) -> tuple[bytes | None, ...]:
+        return tuple(None if size is None else random.randbytes(size) for _ in range(count))
+
+    batch = Batch(
+        "shop", 0, count, timestamps_us=0, sizes=1, keys=column(key_size),
+        values=column(value_size),
+    ).stamped(0, 0, 0)  # fmt: skip
+    frame = record_batch.encode(
+        batch, producer_id=0, producer_epoch=0, origin_us=0, dumps=make_serializer("bytes").dumps
+    )
+    records = bytearray(frame[record_batch.HEADER_SIZE :])
+    for _ in range(data.draw(st.integers(0, 2))):
+        records[data.draw(st.integers(0, len(records) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        plain = record_batch._unpack(bytes(records), count)
+    except (record_batch.DamagedBatchError, IndexError):
+        plain = None
+    try:
+        in_rows = record_batch._unpack_rows(bytes(records), count)
+    except (record_batch.DamagedBatchError, IndexError):
+        in_rows = None
+    if in_rows is not None:
+        assert plain is not None
+        assert attrs.asdict(in_rows) == attrs.asdict(plain)
+    elif bytes(records) == frame[record_batch.HEADER_SIZE :]:
+        raise AssertionError("records of one layout are not recognised")
