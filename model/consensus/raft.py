@@ -555,6 +555,9 @@ class Raft:
             self._is_vote_unsaved = True
             self._restart_timeout()
         self._send(RequestVoteAnswer(self.name, asked.sender, self.term, asked.pre_vote, granted))
+        if self._state is RaftState.LEADER:
+            # A node that does not know of its removal asks for votes. It gets the log instead.
+            self._replicate(asked.sender, self._track(asked.sender))
 
     def _is_up_to_date(self, asked: RequestVote) -> bool:
         """Tell whether the other log is at least as complete as the own one (section 5.4.1)."""
