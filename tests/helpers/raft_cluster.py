@@ -239,7 +239,7 @@ class RaftCluster:
 
     def set_timer(self, node: Node) -> None:
         assert node.raft is not None
-        deadline_us = node.raft.deadline_us
+        deadline_us = max(node.raft.deadline_us, self.now_us)
         if node.timer_us < 0 or deadline_us < node.timer_us:
             node.timer_us = deadline_us
             self.push(deadline_us, "timer", node)
@@ -279,9 +279,8 @@ class RaftCluster:
             if raft.deadline_us <= now_us:
                 raise ViolationError(f"liveness: {node.name} has a deadline in the past")
         elif kind == "disk":
-            if not node.disk.pending or node.disk.pending[0].number != what:
-                return
-            node.disk.carry_out(node.disk.pending.popleft())
+            while node.disk.pending and node.disk.pending[0].number <= what:
+                node.disk.carry_out(node.disk.pending.popleft())
             self.check_held(node)
             ready = raft.persisted(what, now_us)
         elif kind == "propose":
@@ -434,7 +433,7 @@ class RaftCluster:
         weights = PROFILES[self.profile]
         kinds, shares = list(weights), list(weights.values())
         self.run_until(self.dice.randint(0, 4) * ELECTION_US)
-        for _ in range(self.dice.randint(20, 40)):
+        for _ in range(self.dice.randint(40, 100)):
             self.step(self.dice.choices(kinds, shares)[0])
             longest_us = self.dice.choice([2, 10, 60, 250]) * MS
             self.run_until(self.now_us + self.dice.randint(0, longest_us))
