@@ -51,6 +51,7 @@ PROFILES: dict[str, dict[str, int]] = {
     "elections": {
         "propose": 10, "crash leader": 6, "power": 2, "restart": 9, "split": 2, "isolate leader": 4,
         "join links": 6, "transfer": 1, "slow disk": 1, "compact": 1, "wait": 4, "read": 1,
+        "rival logs": 8,
     },
     "voters": {
         "propose": 5, "join": 3, "add": 5, "remove": 4, "change twice": 4, "split": 4,
@@ -64,6 +65,7 @@ PROFILES: dict[str, dict[str, int]] = {
     "reads": {
         "propose": 8, "read": 12, "stall leader": 4, "isolate leader": 4, "join links": 5,
         "transfer": 3, "read at all": 8, "wait": 2, "crash": 1, "restart": 2,
+        "read after a stall": 4,
     },
 }  # fmt: skip
 """How often a run takes each step, for several kinds of runs."""
@@ -179,7 +181,8 @@ class RaftCluster:
         self.values: list[int] = []
         self.read_floors: list[int] = []
         self.reads_done = 0
-        count = voters or dice.choice([4, 3, 4, 5] if self.profile == "voters" else [1, 2, 3, 3, 4, 5])
+        counts = {"voters": [3, 4, 4, 5], "elections": [3, 5, 5], "reads": [2, 3, 5]}
+        count = voters or dice.choice(counts.get(self.profile, [1, 2, 3, 3, 4, 5]))
         names = tuple(f"n{number}" for number in range(count))
         for name in names:
             self.add_node(name, StoredState.first(names).snapshot)
@@ -229,7 +232,9 @@ class RaftCluster:
 
     def leader(self) -> Node | None:
         """The leader of the highest term."""
-        return max(self.leading(), key=lambda node: node.raft.term if node.raft else 0, default=None)
+        return max(
+            self.leading(), key=lambda node: node.raft.term if node.raft else 0, default=None
+        )
 
     # Events
 
@@ -267,6 +272,8 @@ class RaftCluster:
         raft, now_us = node.raft, self.now_us
         assert raft is not None
         if kind == "message":
+            if (what.sender, node.name) in self.cuts:
+                return
             ready = raft.receive(what, now_us)
         elif kind == "timer":
             if now_us != node.timer_us:
@@ -309,7 +316,9 @@ class RaftCluster:
             self.check_state(node)
         for entry in ready.committed:
             if entry.index != len(node.state) + 1:
-                raise ViolationError(f"state machine safety: {node.name} applies {entry.index} late")
+                raise ViolationError(
+                    f"state machine safety: {node.name} applies {entry.index} late"
+                )
             node.state.append((entry.term, entry.payload))
         for message in ready.messages:
             self.check_message(node, message)
@@ -342,7 +351,9 @@ class RaftCluster:
         raft = node.raft
         assert raft is not None
         if raft.term < node.term:
-            raise ViolationError(f"monotonic term: {node.name} goes from {node.term} to {raft.term}")
+            raise ViolationError(
+                f"monotonic term: {node.name} goes from {node.term} to {raft.term}"
+            )
         if raft.commit_index < node.commit_index:
             raise ViolationError(f"monotonic commit index: {node.name} goes back")
         if raft.state is RaftState.LEADER and node.led_term != raft.term:
@@ -390,9 +401,7 @@ class RaftCluster:
         if held > disk.snapshot.index and disk.term_at(held) != self.committed[held - 1].term:
             raise ViolationError(f"durability: {node.name} loses the committed entry {held}")
         held = max(held, disk.snapshot.index)
-        while (
-            held < len(self.committed) and disk.term_at(held + 1) == self.committed[held].term
-        ):
+        while held < len(self.committed) and disk.term_at(held + 1) == self.committed[held].term:
             held += 1
         node.held_index = held
 
@@ -468,6 +477,17 @@ class RaftCluster:
         for each in self.leading():
             self.do_read(node, each)
 
+    def do_read_after_a_stall(self, node: Node, leader: Node) -> None:
+        """Stall a leader until there is another one, and read at the old one when it wakes up."""
+        leader.stalled_until_us = self.now_us + 3 * ELECTION_US
+        new = self.wait_for_leader()
+        if new is None:
+            return
+        self.do_propose(node, new)
+        self.run_until(self.now_us + self.dice.randint(5, 40) * MS)
+        for _ in range(5):
+            self.do_read(node, leader)
+
     def do_crash(self, node: Node, leader: Node) -> None:
         self.stop(node, power=False)
 
@@ -529,34 +549,89 @@ class RaftCluster:
         self.push(self.now_us, "remove_voter", self.target(leader), (node.name,))
 
     def do_change_twice(self, node: Node, leader: Node) -> None:
-        """Ask for two changes at once, and soon after that split the cluster."""
-        for _ in range(2):
-            other = self.dice.choice(list(self.nodes.values()))
-            self.dice.choice([self.do_add, self.do_add, self.do_remove])(other, leader)
-        if self.dice.random() < 0.7:
-            self.run_until(self.now_us + self.dice.randint(0, 10 * MS))
-            self.do_split(node, leader)
+        """Ask for two changes at once, on a side of a split that would be a majority after both."""
+        outside = self.outsiders(leader, 2)
+        if leader.raft is None:
+            return
+        others = [name for name in leader.raft.voters if name != leader.name]
+        self.dice.shuffle(others)
+        self.cuts = set()
+        if len(outside) == 2 and self.dice.random() < 0.7:
+            self.cut_off({leader.name, *outside})
+            changes = [("add_voter", name) for name in outside]
+        else:
+            self.cut_off({leader.name, *others[2 : 2 + len(others) // 4]})
+            changes = [("remove_voter", name) for name in others[:2]]
+        for kind, name in changes:
+            self.push(self.now_us, kind, leader, (name,))
+        self.do_propose(node, leader)
+        self.run_until(self.now_us + self.dice.randint(1, 4) * ELECTION_US)
 
     def do_change_in_a_split(self, node: Node, leader: Node) -> None:
         """Ask leaders on both sides of a split for changes, the new one as soon as it leads."""
-        outside = [n for n in self.nodes if leader.raft and n not in leader.raft.voters]
-        self.cuts = set()
-        self.cut_off({leader.name, *outside[:1]})
-        for name in outside[:1]:
-            self.push(self.now_us, "add_voter", leader, (name,))
-        terms = set(self.leaders)
-        self.run_until(self.now_us + 4 * ELECTION_US, lambda: set(self.leaders) != terms)
-        new = self.leader()
-        if new is None or new is leader:
+        outside = self.outsiders(leader, 1)
+        if leader.raft is None or not leader.raft.voters:
             return
-        some = [n for n in self.nodes.values() if n not in (new, leader)]
-        third = self.dice.choice(some) if some else node
+        third = self.nodes[self.dice.choice(leader.raft.voters)]
+        self.cuts = set()
+        self.cut_off({leader.name, *outside})
+        for name in outside:
+            self.push(self.now_us, "add_voter", leader, (name,))
+        new = self.wait_for_leader()
+        if new is None or third in (new, leader):
+            return
         self.cut_off({third.name})
         self.push(self.now_us, "remove_voter", new, (leader.name,))
-        self.do_propose(node, new)
         self.run_until(self.now_us + self.dice.randint(5, 60) * MS)
         self.cuts = set()
-        self.cut_off({leader.name, third.name, *outside[:1]})
+        self.cut_off({leader.name, third.name, *outside})
+        self.run_until(self.now_us + self.dice.randint(1, 5) * ELECTION_US)
+
+    def outsiders(self, leader: Node, count: int) -> list[str]:
+        """Some nodes that are no voters. Lets one join, if there are not enough."""
+        voters = leader.raft.voters if leader.raft else ()
+        outside = [name for name in self.nodes if name not in voters]
+        if len(outside) < count:
+            self.do_join(leader, leader)
+        return outside[:count]
+
+    def wait_for_leader(self) -> Node | None:
+        """Wait for an election, and return who has won it."""
+        terms = set(self.leaders)
+        self.run_until(self.now_us + 4 * ELECTION_US, lambda: set(self.leaders) != terms)
+        won = set(self.leaders) - terms
+        return self.nodes[self.leaders[max(won)]] if won else None
+
+    def do_rival_logs(self, node: Node, leader: Node) -> None:
+        """Leave different entries on two sides, and crash a leader as it commits the older ones.
+
+        Figure 8 of the Raft paper has such a schedule.
+        """
+        if leader is node:
+            return
+        self.do_restart(node, leader)
+        self.cuts = set()
+        self.cut_off({leader.name, node.name})
+        self.do_propose(node, leader)
+        self.run_until(self.now_us + self.dice.randint(5, 30) * MS)
+        self.stop(leader, power=False)
+        rival = self.wait_for_leader()
+        if rival is None or rival.raft is None:
+            return
+        self.cut_off({rival.name})
+        self.run_until(self.now_us + self.dice.randint(5, 30) * MS)
+        self.stop(rival, power=False)
+        self.cuts = set()
+        if leader.raft is None:
+            self.start(leader)
+        count = len(self.committed)
+        self.run_until(self.now_us + 5 * ELECTION_US, lambda: len(self.committed) > count)
+        last = self.leader()
+        if last is not None:
+            self.stop(last, power=False)
+        self.cut_off({node.name})
+        if rival.raft is None:
+            self.start(rival)
         self.run_until(self.now_us + self.dice.randint(1, 5) * ELECTION_US)
 
     def do_transfer(self, node: Node, leader: Node) -> None:

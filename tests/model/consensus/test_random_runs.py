@@ -87,13 +87,10 @@ def count_own_entries_before_persisting(patch: pytest.MonkeyPatch) -> None:
 
 
 def lead_on_in_spite_of_a_higher_term(patch: pytest.MonkeyPatch) -> None:
-    handle = Raft._handle
+    def is_newer_term(self: Raft, message: Any) -> bool:
+        return self.state is not RaftState.LEADER and bool(message.term > self.term)
 
-    def ignore_as_leader(self: Raft, message: Any) -> None:
-        if self.state is not RaftState.LEADER or message.term <= self.term:
-            handle(self, message)
-
-    patch.setattr(Raft, "_handle", ignore_as_leader)
+    patch.setattr(Raft, "_is_newer_term", is_newer_term)
 
 
 def read_without_asking_the_others(patch: pytest.MonkeyPatch) -> None:
@@ -140,7 +137,7 @@ SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     commit_earlier_terms_by_counting: {"leader completeness", "state machine safety"},
     append_without_the_previous_entry: {"log matching"},
     count_own_entries_before_persisting: {"durability"},
-    lead_on_in_spite_of_a_higher_term: {"liveness"},
+    lead_on_in_spite_of_a_higher_term: {"the node n"},
     read_without_asking_the_others: {"linearizable reads"},
     change_voters_twice_at_once: {"leader completeness", "state machine safety"},
     change_voters_before_a_commit_in_the_term: {"leader completeness", "state machine safety"},
@@ -148,7 +145,8 @@ SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     draw_no_election_timeouts: {"liveness"},
     lead_on_without_a_quorum: {"liveness"},
 }
-"""What can be switched off, and the invariants that notice it first, one or another by the seed."""
+"""What can be switched off, and what notices it first: one of these invariants, by the seed, or the
+table of the node, which has no such transition."""
 
 
 @pytest.mark.parametrize("switch_off", SAFEGUARDS, ids=lambda each: each.__name__)
@@ -159,7 +157,7 @@ def test_a_safeguard_that_is_switched_off_is_noticed(
     for seed in range(ENOUGH):
         try:
             RaftCluster(seed).run()
-        except ViolationError as problem:
-            assert str(problem).partition(":")[0] in SAFEGUARDS[switch_off], seed
+        except (ViolationError, WavetankError) as problem:
+            assert str(problem).startswith(tuple(SAFEGUARDS[switch_off])), seed
             return
     raise AssertionError(f"not noticed within {ENOUGH} seeds")
