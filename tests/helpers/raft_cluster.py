@@ -98,7 +98,7 @@ class Disk:
         return self.entries[position - 1].term if 0 < position <= len(self.entries) else None
 
     def carry_out(self, order: Persist, most: int = 1_000_000) -> int:
-        """Carry out an order, or only so many parts of it; return how many there were left to do."""
+        """Carry out an order, or only some parts of it; return how many more there might be."""
         parts: list[Any] = [("vote", (order.term, order.vote))]
         if order.truncate_from is not None:
             parts.append(("truncate", order.truncate_from))
