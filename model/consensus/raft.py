@@ -653,9 +653,16 @@ class Raft:
         self._send(
             AppendEntriesAnswer(
                 self.name, message.sender, self.term, False, message.previous_index,
-                index, self.log.term_at(index) or 0, message.round,
+                index, self.log.term_at(index) or 0, self._round_of(message),
             )
         )  # fmt: skip
+
+    def _round_of(self, message: AppendEntries | InstallSnapshot) -> int:
+        """Return the round that an answer confirms; none, if the message is of an earlier term.
+
+        Its sender may lead again, and would take the round for one of its new term.
+        """
+        return message.round if message.term == self.term else 0
 
     def _on_install_snapshot(self, message: InstallSnapshot) -> None:
         """Collect the parts of a snapshot, unless the log has all that it covers (section 7)."""
@@ -685,7 +692,12 @@ class Raft:
     def _ask_for_part(self, message: InstallSnapshot, position: int) -> None:
         self._send(
             InstallSnapshotAnswer(
-                self.name, message.sender, self.term, message.index, position, message.round
+                self.name,
+                message.sender,
+                self.term,
+                message.index,
+                position,
+                self._round_of(message),
             )
         )
 

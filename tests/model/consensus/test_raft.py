@@ -552,3 +552,13 @@ def test_a_leader_that_resigns_fails_its_reads():
     raft = leader()
     raft.read(7, raft._now_us)
     assert raft.tick(raft._now_us + 100).failed_reads == (7,)
+
+
+def test_the_answer_to_a_message_of_an_earlier_term_confirms_no_round():
+    raft = node([1], term=3)
+    late = AppendEntries("b", "a", 1, 0, 0, (), 0, 5)
+    (answer,), _ = saved(raft, raft.receive(late, 0))
+    assert (answer.accepted, answer.term, answer.round) == (False, 3, 0)
+    late = InstallSnapshot("b", "a", 1, 9, 1, ("a", "b"), 0, ("p",), True, 5)
+    (answer,), _ = saved(raft, raft.receive(late, 0))
+    assert (answer.term, answer.round) == (3, 0)
