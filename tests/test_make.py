@@ -18,6 +18,7 @@ DOCUMENTED = (
     "test-storms",
     "test-kill",
     "test-durability",
+    "test-raft",
     "test-browser",
     "test-kafka",
     "lint",
