@@ -100,7 +100,9 @@ class RecordLoader:
 
     def load(self, batches: Sequence[Batch], then: Callable[[], None]) -> None:
         """Read batches, then do something."""
-        pending = PendingLoad(then)
+        self._read(batches, PendingLoad(then))
+
+    def _read(self, batches: Sequence[Batch], pending: PendingLoad) -> None:
         for message, part in self._storage.read_batches(batches):
             pending.reads += 1
             self._loads[message] = pending, part
@@ -114,11 +116,9 @@ class RecordLoader:
         damage = read.contents.damage
         if damage is not None:
             self._note_damage(batches[len(read.contents.frames)], damage)
+            start = self._log.start_offset  # segments before it may be gone
             rest = batches[len(read.contents.frames) + 1 :]
-            if rest:
-                for message, part in self._storage.read_batches(rest):
-                    pending.reads += 1
-                    self._loads[message] = pending, part
+            self._read([each for each in rest if each.base_offset >= start], pending)
         pending.reads -= 1
         if not pending.reads:
             pending.then()

@@ -570,8 +570,41 @@ def reload(
     """
     header = read_header(frame, 0)
     _check_readable(frame, header)
-    decode_columns = partial(_decode_columns, frame, header, origin_us, loads)
-    return batch.loaded(partial(decode_columns, batch.bytes, batch.known_sizes))
+    skipped = batch.base_offset - header.base_offset  # the first batch of a log may have been cut
+    assert 0 <= skipped <= header.count - batch.count
+    part = slice(skipped, skipped + batch.count)
+    return batch.loaded(
+        partial(_decode_part, frame, header, origin_us, loads, part, batch.known_sizes)
+    )
+
+
+def _decode_part(
+    frame: bytes,
+    header: BatchHeader,
+    origin_us: int,
+    loads: Callable[[bytes | None], Any],
+    part: slice,
+    sizes: int | npt.NDArray[Any] | None,
+) -> Columns:
+    """Decode some records of a frame; `sizes` are theirs, if they are known."""
+    total = header.size - HEADER_SIZE
+    keys, values, headers, times_us, own_sizes = _decode_columns(
+        frame, header, origin_us, loads, total
+    )
+    return (
+        None if keys is None else keys[part],
+        values[part],
+        None if headers is None else headers[part],
+        times_us if isinstance(times_us, int) else times_us[part],
+        _part_of(own_sizes, part) if sizes is None else sizes,
+    )
+
+
+def _part_of(sizes: int | npt.NDArray[Any], part: slice) -> int | npt.NDArray[Any]:
+    if isinstance(sizes, int):
+        return sizes
+    cut = sizes[part]
+    return int(cut[0]) if len(cut) == 1 else cut
 
 
 def locate(header: BatchHeader, *, names: Mapping[int, tuple[str, str]], origin_us: int) -> Batch:
@@ -633,7 +666,6 @@ def _decode_columns(
     origin_us: int,
     loads: Callable[[bytes | None], Any],
     total: int,
-    sizes: int | npt.NDArray[Any] | None = None,
 ) -> Columns:
     records = read_records(frame, header)
     if records.offset_deltas != list(range(header.count)):
@@ -642,9 +674,7 @@ def _decode_columns(
     values = tuple(records.values) if header.is_control else tuple(map(loads, records.values))
     headers = tuple(records.headers) if any(records.headers) else None
     timestamps_us = _timestamps_us(header, records.timestamp_deltas_ms, origin_us)
-    if sizes is None:
-        sizes = _sizes(records.ends, total)
-    return keys, values, headers, timestamps_us, sizes
+    return keys, values, headers, timestamps_us, _sizes(records.ends, total)
 
 
 def _timestamps_us(

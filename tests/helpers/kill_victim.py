@@ -23,7 +23,11 @@ def main(directory: str, file: str, number: int, flush: str) -> None:
         for each in (descriptor, sys.stdout.fileno()):
             os.write(each, line)
 
-    with wt.Cluster.live(brokers=2, data_dir=directory, flush=flush) as cluster:  # type: ignore[arg-type]
+    # Little memory and short segments: records are read from the disk, and only the last segments
+    # are verified at a start.
+    with wt.Cluster.live(
+        brokers=2, data_dir=directory, flush=flush, log_cache_bytes=2_000, log_segment_bytes=20_000
+    ) as cluster:
         if "orders" not in cluster.metadata().topics:
             cluster.create_topic("orders", PARTITIONS)
         if "scans" not in cluster.metadata().topics:

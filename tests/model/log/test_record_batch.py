@@ -501,3 +501,34 @@ def test_records_of_one_layout_are_read_as_others_are(
         assert attrs.asdict(in_rows) == attrs.asdict(plain)
     elif bytes(records) == frame[record_batch.HEADER_SIZE :]:
         raise AssertionError("records of one layout are not recognised")
+
+
+@given(st.integers(1, 40), st.data(), st.booleans())
+def test_a_part_of_a_batch_gets_its_own_records_back(
+    count: int, data: st.DataObject, known_sizes: bool
+) -> None:
+    random = Random(count)
+    batch = Batch(
+        "shop", 0, count, keys=tuple(random.randbytes(random.randint(0, 3)) for _ in range(count)),
+        values=tuple(random.randbytes(random.randint(0, 9)) for _ in range(count)),
+        timestamps_us=[1_000 * random.randint(0, 50) for _ in range(count)],
+        sizes=[random.randint(1, 9) for _ in range(count)],
+    ).stamped(70, 123_456, 2)  # fmt: skip
+    bytes_ = make_serializer("bytes")
+    frame = record_batch.encode(
+        batch, producer_id=0, producer_epoch=0, origin_us=0, dumps=bytes_.dumps
+    )
+    header = record_batch.read_header(frame, 0)
+    names = {0: ("shop", "shop")}
+    whole = (
+        batch.unloaded() if known_sizes else record_batch.locate(header, names=names, origin_us=0)
+    )
+    start = data.draw(st.integers(0, count - 1))
+    stop = data.draw(st.integers(start + 1, count))
+    again = record_batch.reload(whole[start:stop], frame, origin_us=0, loads=bytes_.loads)
+    expected, found = batch[start:stop].records("orders", 0), again.records("orders", 0)
+    for field in ("offset", "key", "value", "timestamp_us", "sequence"):
+        assert [getattr(r, field) for r in found] == [getattr(r, field) for r in expected], field
+    if known_sizes:
+        assert [record.size for record in found] == [record.size for record in expected]
+        assert again.bytes == batch[start:stop].bytes
