@@ -82,6 +82,41 @@ def test_groups_of_both_kinds_go_on_where_they_were(tmp_path: Path) -> None:
         assert again == [1, 3, 4, 5]
 
 
+def test_a_share_group_gets_what_was_in_flight_again_though_it_is_only_on_the_disk(
+    tmp_path: Path,
+) -> None:
+    share: Any = {**QUICK, "delivery": "shared", "ack_timeout_ms": 1_000}
+    with opened(tmp_path, log_cache_bytes=0) as cluster:
+        cluster.create_topic("orders")
+        for number in range(4):
+            send(cluster, [number], f"shop-{number}")
+        worker = cluster.group("crew", ["orders"], **share).consumer("worker")
+        assert len(drain(worker, until=4, ack=False)) == 4
+    with opened(tmp_path, log_cache_bytes=0) as cluster:
+        worker = cluster.group("crew", ["orders"], **share).consumer("worker")
+        assert sorted(record.value for record in drain(worker, until=4)) == [0, 1, 2, 3]
+        assert not cluster.events.of("failed", "unhandled")
+
+
+def test_what_is_committed_of_a_batch_on_the_disk_has_its_exact_size(tmp_path: Path) -> None:
+    with opened(tmp_path) as cluster:
+        cluster.create_topic("orders", type=str)
+        for words in (["a", "bb" * 20, "c", "dddd", "e"], ["f"]):
+            producer = cluster.producer(f"shop-{words[0]}", "manual", linger_ms=0)
+            producer.send_many("orders", words, partition=0).get(timeout=DEADLINE)
+    with opened(tmp_path, log_cache_bytes=0) as cluster:
+        group = cluster.group(
+            "readers", ["orders"], auto_offset_reset="earliest", enable_auto_commit=False, **QUICK
+        )
+        reader = group.consumer("reader")
+        polled = reader.poll(2, timeout=DEADLINE)
+        reader.commit()
+        cluster.run_until(lambda: bool(cluster.events.of("acknowledged")), DEADLINE)
+        [event] = cluster.events.of("acknowledged")
+        assert (event.base_offset, event.count) == (0, 2)
+        assert event.bytes == sum(record.size for record in polled)
+
+
 def test_a_producer_with_the_id_of_an_earlier_process_goes_on_with_other_record_ids(
     tmp_path: Path,
 ) -> None:
