@@ -114,7 +114,7 @@ class DiskPayloadStore(Actor):
         self.killed()
 
     def killed(self) -> None:
-        """Tell those who wait that there will be no answer."""
+        """Fail the requests that have no answer yet."""
         waiting = [put.sender for put in list(self.puts.values())]
         waiting += [sender for _, sender in list(self.gets.values())]
         for sender in waiting:

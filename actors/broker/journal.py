@@ -147,7 +147,7 @@ class Journal:
                 self._disk.open(path).truncate(contents.valid_size)
 
     def _follows(self, number: int, contents: FileContents, first: int) -> bool:
-        """Whether a journal continues what was read before it."""
+        """Whether a journal follows the one before it without a gap."""
         before = self._in_file if number == self._number + 1 else 0
         return number == first or not contents.frames or contents.frames[0] == (CONTINUES, before)
 

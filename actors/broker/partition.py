@@ -385,7 +385,7 @@ class Partition(Actor):
             effects.send(asker, make_tuple(Appended, stored))
 
     def serve(self) -> None:
-        """Deliver what is new to waiting consumers."""
+        """Deliver new records to waiting consumers."""
         if self.delayed_fetches.waiting:
             self.delayed_fetches.try_complete()
         for share in self.share_partitions.values():
@@ -443,7 +443,7 @@ class Partition(Actor):
         storage = self.storage
         assert storage is not None
         if failed.operation == "sync":
-            # It is not known what is on the disk, and a later sync that succeeds proves nothing.
+            # Nobody knows what the disk holds now. A later sync that succeeds proves nothing.
             self.resigned = True
             self.send(self.broker_ref, StorageFailed(f"{failed.file}: {failed.reason}"))
         elif storage.has_failed(failed):
