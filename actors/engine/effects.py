@@ -81,6 +81,12 @@ class Effects:
         return host.system.now_us + node.offset_us  # without a call: this is asked very often
 
     @property
+    def monotonic(self) -> int:
+        """The time on a clock of this node that only drifts: for durations, never a date."""
+        host = self.host
+        return host.node.steady_us(host.system.now_us)
+
+    @property
     def true_now(self) -> int:
         """The true time in µs: for what is recorded about a run, never for a decision in it."""
         return self.host.system.now_us

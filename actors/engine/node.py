@@ -44,6 +44,7 @@ class Node:
         "drift_ppm",
         "hosts",
         "links",
+        "monotonic_us",
         "name",
         "offset_us",
         "programs",
@@ -65,6 +66,8 @@ class Node:
         self.offset_us = 0
         self.drift_ppm = 0
         self.skewed_us = 0
+        self.monotonic_us = 0
+        """What its monotonic clock showed when the clock was last set off."""
 
     def clock_us(self, now_us: int) -> int:
         """The time on this node's clock at the true time `now_us`."""
@@ -74,7 +77,13 @@ class Node:
 
     def skew(self, now_us: int, offset_us: int, drift_ppm: int) -> None:
         """Set the clock off by `offset_us` from now on, and let it drift."""
+        self.monotonic_us = self.steady_us(now_us)
         self.offset_us, self.drift_ppm, self.skewed_us = offset_us, drift_ppm, now_us
+
+    def steady_us(self, now_us: int) -> int:
+        """The time on a clock of this node that nobody sets: it drifts, and never jumps."""
+        since_us = now_us - self.skewed_us
+        return self.monotonic_us + since_us + since_us * self.drift_ppm // _PPM
 
     def true_us(self, duration_us: int) -> int:
         """How long a duration measured by this node's clock really takes, rounded up.

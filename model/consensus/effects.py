@@ -6,11 +6,14 @@ this may be done at once: what depends on an order to the disk stays inside the 
 owner has called `Raft.persisted` for it.
 """
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
 from .messages import RaftEntry, RaftMessage, RaftSnapshot
+
+NEVER: Final = 2**62
+"""A time in µs that does not come."""
 
 Refusal: TypeAlias = Literal[
     "not leader",
@@ -113,7 +116,8 @@ class Ready:
     """What a node wants done after something has happened to it."""
 
     deadline_us: int
-    """Call `Raft.tick` at this time, unless something happens earlier that returns another one."""
+    """Call `Raft.tick` at this time, unless something happens earlier that returns another one. A
+    leader that is alone waits for nothing: it returns `NEVER`."""
     messages: tuple[RaftMessage, ...] = ()
     """Send these now."""
     persist: Persist | None = None

@@ -37,7 +37,7 @@ from typing import Any, Final
 import attrs
 
 from ..errors import BadValueError, WavetankError
-from .effects import Persist, Proposal, RaftSettings, ReadReady, Ready, Refusal, StoredState
+from .effects import NEVER, Persist, Proposal, RaftSettings, ReadReady, Ready, Refusal, StoredState
 from .messages import (
     AppendEntries,
     AppendEntriesAnswer,
@@ -262,9 +262,11 @@ class Raft:
 
     @property
     def deadline_us(self) -> int:
-        """When `tick` has to be called."""
+        """When `tick` has to be called; never for a leader that is alone."""
         if self._state is not RaftState.LEADER:
             return self._timeout_us
+        if not self.progress:
+            return NEVER
         deadline_us = min(self._heartbeat_us, self._quorum_deadline_us())
         return min(deadline_us, self._transfer[1]) if self._transfer else deadline_us
 
@@ -285,6 +287,11 @@ class Raft:
             can_lead = self._can_campaign()
             self._step(RaftEvent.ELECTION_TIMEOUT if can_lead else RaftEvent.CONTACT_TIMEOUT)
         return self._ready()
+
+    def campaign(self, now_us: int) -> Ready:
+        """The owner knows that there is no leader to wait for: the election timeout is over."""
+        self._timeout_us = now_us
+        return self.tick(now_us)
 
     def persisted(self, number: int, now_us: int) -> Ready:
         """All orders to the disk up to this number are carried out and synced."""
