@@ -17,7 +17,6 @@ import attrs
 from ...model.errors import BadValueError
 from ...model.events import kinds
 from ...model.log.offset_ranges import OffsetRange, merge
-from ...model.log.producer_state import ProducerStateManager
 from ...model.payloads import references
 from .payload_drops import PayloadDrops
 from .share_partition import ALL_BYTES
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from ...model.payloads import Payload
     from ...model.topics import Topic, TopicPartition
     from ..engine.effects import Effects
+    from .change_log import ChangeLog
     from .journal import Entry
     from .partition_storage import PartitionStorage
     from .record_loader import RecordLoader
@@ -80,7 +80,7 @@ class LogCleaner:
         reservations: Iterable[tuple[str, int, int, int]] = (),
         *,
         storage: PartitionStorage | None = None,
-        producers: ProducerStateManager | None = None,
+        changes: ChangeLog | None = None,
         loader: RecordLoader | None = None,
     ) -> None:
         """Begin with leases and reservations of the leader before, as in `PartitionState`."""
@@ -97,7 +97,7 @@ class LogCleaner:
         self._share_partitions = share_partitions
         self._storage = storage
         self._loader = loader
-        self._producers = producers or ProducerStateManager()
+        self._changes = changes
         self._record = partial(effects.record, topic=partition.topic, partition=partition.partition)
 
     def clean_up(self) -> None:
@@ -143,8 +143,8 @@ class LogCleaner:
         self._note(("reserve", group, offset, now_us, ttl_us))
 
     def _note(self, entry: Entry) -> None:
-        if self._storage is not None:
-            self._storage.journal.add(entry)
+        if self._changes is not None:
+            self._changes.add(entry)
 
     # Which records to remove
 
@@ -190,7 +190,7 @@ class LogCleaner:
             if self._storage is None:
                 self.payload_drops.drop(payloads)
             else:
-                number = self._storage.compacted(log, self._producers)
+                number = self._storage.compacted(log)
                 self.payload_drops.drop_compacted(number, payloads)
 
     def _remove_before(self, limit: int) -> None:

@@ -1,8 +1,9 @@
-"""A partition: its log, and one cursor for each group. It lives on the broker that leads it.
+"""One replica of a partition: its log, and one cursor for each group. It lives on its broker.
 
-The actor answers requests; the work is done by the log and the cursors (model/log/) and by the
-parts it holds: the fetches that wait, one share partition for each group that acknowledges record
-by record, and the log cleaner.
+One replica leads: it answers requests. The work is done by the log and the cursors (model/log/) and
+by the parts it holds: the followers it serves, the fetches that wait, one share partition for each
+group that acknowledges record by record, and the log cleaner. The others follow: they fetch the log
+and the changes of all else from the leader (replica_follower.py), and can lead next.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ...model.log.log import MemoryLog
 from ...model.log.producer_state import APPEND, FENCED, AppendVerdict, ProducerStateManager, Stored
 from ...model.log.record import NOWHERE
 from ...model.messages.client import (
+    ALL,
     NOT_IDEMPOTENT,
     Append,
     Appended,
@@ -33,6 +35,7 @@ from ...model.messages.client import (
     FoundOffset,
     GroupCommitted,
     Inspect,
+    NotEnoughReplicas,
     NotLeader,
     OutOfOrder,
     PartitionView,
@@ -42,9 +45,6 @@ from ...model.messages.client import (
 )
 from ...model.messages.cluster import (
     Drop,
-    HandOver,
-    Lead,
-    Leading,
     RecordsReserved,
     Reservation,
     Reserve,
@@ -53,6 +53,21 @@ from ...model.messages.cluster import (
     StorageFailed,
 )
 from ...model.messages.partition_state import PartitionState
+from ...model.messages.replication import (
+    AlterPartition,
+    AlterRefused,
+    InspectReplica,
+    PartitionAltered,
+    ReplicaDiverged,
+    ReplicaFetch,
+    ReplicaFetched,
+    ReplicaFetchRefused,
+    ReplicaLeads,
+    ReplicaOrder,
+    ReplicaOutOfRange,
+    ReplicaState,
+    ReplicaView,
+)
 from ...model.messages.share import (
     AcknowledgeRecords,
     Acquire,
@@ -65,36 +80,41 @@ from ...model.messages.share import (
     ShareHeartbeat,
     SubscriptionConfig,
 )
-from ...model.partition_journal import cursor_entry, entries_of, terms_entry
+from ...model.partition_journal import JournaledState, cursor_entry, entries_of, terms_entry
 from ..engine.actor import Actor, Ended, receives
 from ..engine.disk import DiskFailed, FolderRead, FramesRead
+from .change_log import ChangeLog
 from .dead_letters import DeadLetterProducer, DeadLettersWritten
 from .delayed_fetches import DelayedFetches, WaitOver
 from .file_codec import FileCodec
 from .group_writer import GroupWritten
-from .journal import RETRY_US, RetryJournal, SnapshotDurable
+from .journal import RetryJournal, SnapshotDurable
 from .log_cleaner import CleanUp, GroupLease, LogCleaner
+from .loss_audit import begin_epoch
 from .partition_storage import (
     CompactionStored,
     FlushDue,
     Flushed,
     KeptFrames,
-    LogFrame,
     PartitionStorage,
     SegmentCleaned,
     StartStored,
-    TakenOver,
 )
 from .record_loader import RecordLoader
+from .replica_follower import FetchCheck, FetchedWritten, ReplicaFollower
+from .replication import FollowersWait, InSyncCheck, Replication
 from .share_partition import Due, SharePartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...model.log.batch import Batch
     from ...model.log.offset_ranges import OffsetRange
     from ...model.settings import ClusterSettings
     from ..engine.effects import Recorder
     from ..engine.ref import Ref
     from .journal import Entry
+    from .loss_audit import LedEpoch, LossAudit
     from .partition_storage import FrameCodec
 
 RESERVE: Final = 100_000
@@ -115,11 +135,6 @@ NO_REQUEST: Final = 0
 
 
 @attrs.frozen
-class RetryTakeOver:
-    """Time to try again to write the log that another broker has handed over."""
-
-
-@attrs.frozen
 class LivenessCheck:
     """The interval between two liveness checks has passed."""
 
@@ -129,31 +144,49 @@ def _nothing() -> None:
 
 
 class Partition(Actor):
-    """Leads one partition in one epoch."""
+    """One replica of one partition."""
 
     delayed_fetches: DelayedFetches
     log_cleaner: LogCleaner
+    follower: ReplicaFollower
+    changes: ChangeLog
+    led: LedEpoch
     loader: RecordLoader | None = None
     """Reads records from the disk that are not in memory."""
 
-    def __init__(self, lead: Lead, broker: Ref, settings: ClusterSettings) -> None:
-        self.partition = lead.partition
-        self.topic = lead.topic
-        self.epoch = lead.epoch
+    def __init__(
+        self,
+        order: ReplicaOrder,
+        broker: Ref,
+        broker_epoch: int,
+        settings: ClusterSettings,
+        controller: Ref,
+        audit: LossAudit,
+    ) -> None:
+        """Be a replica on a broker, as the first order says."""
+        self.partition = order.partition
+        self.topic = order.topic
+        self.order = order
+        """The newest order that was taken."""
+        self.next_order: ReplicaOrder | None = order
+        """An order that waits until the log is read, or until what was fetched is written."""
         self.broker_ref = broker
         self.broker = broker.name
+        self.broker_epoch = broker_epoch
         self.settings = settings
-        self.controller = lead.controller
-        self.has_begun = False
-        """Whether it has the state of the last leader."""
-        self.inherited = lead.state
-        """The state of the last leader; `None` if there is none, or it is on the disk."""
-        self.first_reservations = lead.reservations
+        self.controller = controller
+        self.audit = audit.of(order.partition)
+        self.is_ready = False
+        """Whether the log is read."""
+        self.epoch = -1
+        """The leader epoch."""
         self.cursors: dict[str, Cursor] = {}
         """The positions of all groups, of both kinds."""
-        self.lost_before = lead.start_offset
-        self.log = MemoryLog(start_offset=lead.start_offset)
+        self.lost_before = order.start_offset
+        self.log = MemoryLog(start_offset=order.start_offset)
         self.producers = ProducerStateManager()
+        self.replication: Replication | None = None
+        """The followers, if this replica leads and there are any."""
         self.share_partitions: dict[str, SharePartition] = {}
         """The groups that acknowledge, by the name of their cursor."""
         self.on_disk = settings.storage == "disk"
@@ -163,9 +196,9 @@ class Partition(Actor):
         """Batches that wait for the disk to be free."""
         self.writing: list[tuple[Batch, Append, Ref]] = []
         """Batches on their way to the disk."""
-        self.reserved = 2**62 if self.on_disk else lead.reserved
+        self.reserved = 0
         """Offsets below this may be given to records."""
-        self.reserve_requested = self.reserved
+        self.reserve_requested = 0
         self.append_recorders: dict[str, Recorder] = {}
         """Record appended batches, by producer."""
         self.commit_recorders: dict[tuple[str, str], Recorder] = {}
@@ -174,44 +207,62 @@ class Partition(Actor):
         """The actors of members of share groups whose end is reported here."""
         self.liveness_checks = 0
         self.dead_letter_ref: Ref | None = None
-        self.resigned = self.on_disk
-        """Whether it does not lead: its log is not read yet, another leader has taken over, or the
-        partition ends."""
+        self.resigned = True
+        """Whether it does not lead."""
+        self.cleans = self.checks_followers = False
+        """Whether the timers for clean-ups and for lagging followers are set."""
 
     def started(self) -> None:
         if not self.on_disk:
-            self.begin(self.inherited)
+            self.get_ready(JournaledState())
             return
         codec: FrameCodec = KeptFrames()
         if not self.effects.time_is_virtual:
             codec = FileCodec(self.topic.make_serializer(), self.effects.origin_us)
         self.storage = PartitionStorage(
-            self.effects, self.partition, self.topic, self.settings, codec,
-            lambda: entries_of(self.snapshot()),
+            self.effects, self.partition, self.topic, self.settings, codec, self.describe,
+            alone=self.is_alone,
         )  # fmt: skip
         self.storage.open()
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no other replica."""
+        assert self.next_order is not None
+        return len(self.next_order.state.replicas) == 1
+
+    def describe(self) -> Iterator[Entry]:
+        """Describe everything but the log."""
+        if self.resigned:
+            return entries_of(self.follower.state.state(self.log.snapshot(), ()))
+        return entries_of(self.snapshot())
+
     @receives(FolderRead)
     def on_folder_read(self, read: FolderRead) -> None:
-        assert self.storage is not None
-        found = self.storage.on_read(read)
-        if found is not None and self.inherited is not None:
-            self.storage.take_over(self.inherited)
-        elif found is not None:
-            self.begin(found)
-            self.load_windows()
+        storage = self.storage
+        assert storage is not None
+        found = storage.on_read(read)
+        if found is not None:
+            self.log = MemoryLog.from_snapshot(found.log)
+            self.producers = ProducerStateManager(found.producers)
+            if storage.cache_bytes is not None:
+                self.loader = RecordLoader(
+                    self.effects, storage, self.log, storage.cache_bytes, self.windows
+                )
+            self.get_ready(storage.state)
+            storage.begin(max(self.log.last_epoch, 0), self.log)
 
-    def load_windows(self) -> None:
-        """Read the records that share groups have in flight; then the partition can be led."""
-        assert self.storage is not None
-        begin = partial(self.storage.begin, self.epoch, self.log)
-        if self.loader is None or not self.windows():
-            begin()
-            return
-        *others, last = self.windows()
-        for window in others:
-            self.loader.when_loaded(*window, _nothing)
-        self.loader.when_loaded(*last, begin)
+    def get_ready(self, state: JournaledState) -> None:
+        """Make what a follower has; then it can take orders, if nothing has to be written first."""
+        self.follower = ReplicaFollower(
+            self.effects, self.partition, self.settings, self.log, self.producers, state,
+            self.audit, broker=self.broker, broker_epoch=self.broker_epoch, storage=self.storage,
+            loader=self.loader,
+        )  # fmt: skip
+        self.changes = ChangeLog(self.effects, None)
+        if self.storage is None:
+            self.is_ready = True
+            self.take_order()
 
     def windows(self) -> list[OffsetRange]:
         """The ranges of offsets that share groups are at, whose records stay in memory."""
@@ -222,39 +273,26 @@ class Partition(Actor):
         if self.loader is not None:
             self.loader.on_read(read)
 
-    @receives(TakenOver)
-    def on_taken_over(self, taken: TakenOver) -> None:
-        assert self.storage is not None
-        assert self.inherited is not None
-        if self.storage.on_taken_over(taken, self.inherited):
-            self.begin(self.inherited)
-            self.storage.begin(self.epoch, self.log)
-            if self.loader is not None:
-                self.loader.evict()
-
     def stopped(self) -> None:
-        if self.storage is not None and self.has_begun and not self.resigned:
+        if self.storage is not None and self.is_ready and not self.is_writing:
             self.storage.close(self.log.end_offset)
 
-    @receives(RetryTakeOver)
-    def on_retry_take_over(self, retry: RetryTakeOver) -> None:
-        assert self.storage is not None
-        assert self.inherited is not None
-        self.storage.take_over(self.inherited)
+    @property
+    def is_writing(self) -> bool:
+        """Whether batches are on their way to the disk."""
+        return bool(self.writing) or self.follower.is_writing
 
     @receives(StartStored)
     def on_start_stored(self, stored: StartStored) -> None:
         assert self.storage is not None
-        if not self.resigned:
-            self.storage.on_start_stored(stored)
-            if stored.synced:
-                self.log_cleaner.payload_drops.start_stored(stored.offset)
+        self.storage.on_start_stored(stored)
+        if stored.synced and not self.resigned:
+            self.log_cleaner.payload_drops.start_stored(stored.offset)
 
     @receives(SegmentCleaned)
     def on_cleaned(self, cleaned: SegmentCleaned) -> None:
         assert self.storage is not None
-        if not self.resigned:
-            self.storage.on_cleaned(cleaned)
+        self.storage.on_cleaned(cleaned)
 
     @receives(CompactionStored)
     def on_compaction_stored(self, stored: CompactionStored) -> None:
@@ -266,50 +304,232 @@ class Partition(Actor):
         assert self.storage is not None
         if self.storage.journal.on_snapshot_durable(durable):
             # From now on everything that is promised can be found again.
-            leading = Leading(self.partition, self.epoch, self.ref)
-            self.send(self.broker_ref, leading)
+            self.is_ready = True
             interval_ms = self.settings.log_flush_interval_ms
             if interval_ms is not None:
                 self.every(interval_ms * 1_000, FlushDue(), exactly=False)
+            self.take_order()
 
-    def begin(self, state: PartitionState | None) -> None:
-        """Make the parts, with the state of an earlier leader if there is one."""
-        effects = self.effects
-        self.resigned, self.has_begun = False, True
-        if state is not None:
-            self.lost_before = state.lost_before
-            self.log = MemoryLog.from_snapshot(state.log)
-            self.producers = ProducerStateManager(state.producers)
-            self.cursors = {name: Cursor.from_snapshot(cursor) for name, cursor in state.cursors}
-        storage = self.storage
-        if storage is not None and storage.cache_bytes is not None:
-            self.loader = RecordLoader(
-                effects, storage, self.log, storage.cache_bytes, self.windows
-            )
-        self.delayed_fetches = DelayedFetches(effects, self.log, self.cursors, self.loader)
-        self.log_cleaner = LogCleaner(
-            effects, self.partition, self.topic, self.epoch, self.log, self.cursors,
-            self.share_partitions,
-            *((state.leases, state.reservations) if state is not None else ()),
-            storage=storage, producers=self.producers, loader=self.loader,
-        )  # fmt: skip
-        self.reserve(self.first_reservations)
-        effects.every(
-            self.settings.log_retention_check_interval_ms * 1_000, CleanUp(), exactly=False
+    # Orders
+
+    @receives(ReplicaOrder)
+    def on_order(self, order: ReplicaOrder) -> None:
+        """Take an order, unless a newer one is known."""
+        known = self.next_order or self.order
+        if _epochs(order.state) > _epochs(known.state) or (
+            self.next_order is None and order.state == known.state
+        ):
+            self.next_order = order
+            self.take_order()
+
+    def take_order(self) -> None:
+        """Carry out the newest order, once the disk is free."""
+        order = self.next_order
+        if order is None or not self.is_ready:
+            return
+        state = order.state
+        if state.leader == self.broker and not self.resigned and state.leader_epoch == self.epoch:
+            self.next_order = None
+            self.topic, self.order = order.topic, order
+            self.confirm(state)
+            self.tell_leading()
+            return
+        if self.is_writing:
+            if not self.resigned:
+                self.resign()  # nothing is accepted any more; what is written stays
+            return
+        self.next_order = None
+        again = state == self.order.state and self.epoch == state.leader_epoch
+        self.topic, self.order = order.topic, order
+        if not self.resigned:
+            self.resign()
+        if state.leader == self.broker:
+            self.follower.stop()
+            self.lead(state)
+        elif not again:
+            self.epoch = state.leader_epoch
+            self.follower.follow(order.leader_address, state.leader_epoch)
+
+    def lead(self, state: ReplicaState) -> None:
+        """Lead in a new epoch, with the records that share groups have in flight in memory."""
+        self.epoch = state.leader_epoch
+        self.begin(state)
+        if self.loader is None or not self.windows():
+            self.tell_leading()
+            return
+        *others, last = self.windows()
+        for window in others:
+            self.loader.when_loaded(*window, _nothing)
+        self.loader.when_loaded(*last, self.tell_leading)
+
+    def tell_leading(self) -> None:
+        """Tell the broker, and by it the controller, that clients can come."""
+        self.send(self.broker_ref, ReplicaLeads(self.partition, self.epoch, self.ref))
+
+    def begin(self, order: ReplicaState) -> None:
+        """Make the parts of a leader, with the state there is."""
+        effects, storage, log = self.effects, self.storage, self.log
+        state = self.follower.state.state(log.snapshot(), ())
+        self.producers = self.follower.producers
+        self.resigned = False
+        log.begin_epoch(self.epoch)
+        if storage is not None:
+            storage.begin_epoch(log)
+        self.changes = ChangeLog(effects, None if storage is None else storage.journal)
+        self.led = begin_epoch(
+            self.audit, effects, self.partition, self.epoch, log, unclean=order.unclean
         )
-        for former in state.share_partitions if state is not None else ():
+        self.cursors = {name: Cursor.from_snapshot(cursor) for name, cursor in state.cursors}
+        self.delayed_fetches = DelayedFetches(effects, log, self.cursors, self.loader)
+        self.log_cleaner = LogCleaner(
+            effects, self.partition, self.topic, self.epoch, log, self.cursors,
+            self.share_partitions, state.leases, state.reservations,
+            storage=storage, changes=self.changes, loader=self.loader,
+        )  # fmt: skip
+        for lease in self.log_cleaner.leases.values():
+            lease.heard_us = self.now  # the former leader has heard of the group since
+        self.reserved = self.reserve_requested = 2**62 if self.on_disk else self.order.reserved
+        if len(order.replicas) > 1:
+            self.replicate(order)
+        else:
+            self.advance_alone()
+        self.reserve(self.order.reservations)
+        if not self.cleans:
+            self.cleans = True
+            check_us = self.settings.log_retention_check_interval_ms * 1_000
+            effects.every(check_us, CleanUp(), exactly=False)
+        for former in state.share_partitions:
             cursor = self.cursors[former.name]
             self.add_share_partition(former.name, former.terms, cursor).restore(former)
 
+    def replicate(self, state: ReplicaState) -> None:
+        """Serve followers from now on."""
+        self.replication = Replication(
+            self.effects, self.partition, self.topic, self.settings, self.log, self.changes,
+            lambda: entries_of(self.snapshot()), self.record_appended, self.propose,
+            broker=self.broker, broker_epoch=self.broker_epoch, state=state, led=self.led,
+            audit=self.audit, loader=self.loader,
+        )  # fmt: skip
+        self.replication.advance()
+        if not self.checks_followers:
+            self.checks_followers = True
+            half_us = self.settings.replica_lag_time_max_ms * 500
+            self.effects.every(half_us, InSyncCheck(), exactly=False)
+
+    def resign(self) -> None:
+        """Lead no more: send clients away, and keep the state for the follower."""
+        self.follower.state = JournaledState()
+        for entry in entries_of(self.snapshot()):
+            self.follower.state.apply(entry)
+        self.follower.producers = self.producers
+        self.resigned = True
+        self.delayed_fetches.resign()
+        for share in self.share_partitions.values():
+            share.resign()
+        if self.replication is not None:
+            self.replication.resign()
+            self.replication = None
+        for append, asker in self.waiting_appends:
+            self.send(asker, NotLeader(append.request))
+        self.waiting_appends.clear()
+        self.share_partitions.clear()
+        self.cursors.clear()
+
+    def advance_alone(self) -> None:
+        """Move the high watermark to the end of the log: there is no other replica."""
+        log = self.log
+        while log.high_watermark < log.end_offset:
+            for batch in log.pieces(log.high_watermark, log.end_offset):
+                end = batch.base_offset + batch.count
+                if end > self.audit.visible_to:
+                    self.audit.visible_to = end
+                    self.record_appended(batch)
+            log.high_watermark = log.end_offset
+
     def note(self, entry: Entry) -> None:
-        """Write a change of the state to the journal, if there is one."""
-        if self.storage is not None:
-            self.storage.journal.add(entry)
+        """Write a change of the state, and replicate it."""
+        self.changes.add(entry)
 
     def record_here(self, kind: str, **fields: str | int | None) -> None:
         """Record an event of this partition."""
         topic, number = self.partition
         self.record(kind, topic=topic, partition=number, **fields)
+
+    # Replication
+
+    @receives(ReplicaFetch)
+    def on_replica_fetch(self, fetch: ReplicaFetch) -> None:
+        replication = self.replication
+        if replication is None:
+            self.reply(ReplicaFetchRefused(fetch.request, self.epoch))
+        elif replication.on_fetch(fetch, self.effects.sender):
+            self.serve()
+
+    @receives(ReplicaFetched)
+    def on_replica_fetched(self, fetched: ReplicaFetched) -> None:
+        self.follower.on_fetched(fetched)
+
+    @receives(ReplicaDiverged)
+    def on_replica_diverged(self, diverged: ReplicaDiverged) -> None:
+        self.follower.on_diverged(diverged)
+
+    @receives(ReplicaOutOfRange)
+    def on_replica_out_of_range(self, out: ReplicaOutOfRange) -> None:
+        self.follower.on_out_of_range(out)
+
+    @receives(ReplicaFetchRefused)
+    def on_replica_fetch_refused(self, refused: ReplicaFetchRefused) -> None:
+        self.follower.on_refused(refused)
+
+    @receives(FetchCheck)
+    def on_fetch_check(self, check: FetchCheck) -> None:
+        self.follower.check()
+
+    @receives(FetchedWritten)
+    def on_fetched_written(self, written: FetchedWritten) -> None:
+        self.follower.on_written(written)
+        self.take_order()
+
+    @receives(FollowersWait)
+    def on_followers_wait(self, wait: FollowersWait) -> None:
+        if self.replication is not None:
+            self.replication.on_wait_over()
+
+    @receives(InSyncCheck)
+    def on_in_sync_check(self, check: InSyncCheck) -> None:
+        if self.replication is not None:
+            self.replication.check()
+
+    def propose(self, proposal: AlterPartition) -> None:
+        """Ask the controller to change the in-sync set."""
+        self.send(self.controller, proposal)
+
+    @receives(PartitionAltered)
+    def on_partition_altered(self, altered: PartitionAltered) -> None:
+        if altered.state.leader_epoch == self.epoch and not self.resigned:
+            self.confirm(altered.state)
+
+    @receives(AlterRefused)
+    def on_alter_refused(self, refused: AlterRefused) -> None:
+        if self.replication is not None:
+            self.replication.refuse(refused.leader_epoch, refused.partition_epoch)
+
+    def confirm(self, state: ReplicaState) -> None:
+        """Take a newer state of the same epoch."""
+        if self.replication is None and len(state.replicas) > 1:
+            self.replicate(state)  # the partition had no followers so far
+        elif self.replication is not None and self.replication.confirm(state):
+            self.serve()
+
+    @receives(InspectReplica)
+    def on_inspect_replica(self, inspect: InspectReplica) -> None:
+        log = self.log
+        self.reply(
+            ReplicaView(
+                self.broker, not self.resigned, self.epoch, log.start_offset, log.end_offset,
+                log.high_watermark,
+            )  # fmt: skip
+        )
 
     # Producing
 
@@ -319,6 +539,7 @@ class Partition(Actor):
         if (
             storage is not None
             and (storage.writer.busy or storage.names_producers)
+            and not self.resigned
             and storage.must_wait(append.batch)
         ):
             self.waiting_appends.append((append, asker))
@@ -326,13 +547,8 @@ class Partition(Actor):
         batch = self.accept(append, asker, self.producers, self.log.end_offset)
         if batch is None:
             return
-        if (
-            storage is None
-            or storage.write_at_once(batch, append.epoch)
-            or storage.write([LogFrame(batch, append.epoch)])
-        ):
+        if storage is None or storage.write_at_once(batch) or storage.write([batch]):
             self.store(batch, append, asker)
-            self.serve()
         else:
             self.writing.append((batch, append, asker))
 
@@ -340,13 +556,17 @@ class Partition(Actor):
         self, append: Append, asker: Ref, producers: ProducerStateManager, offset: int
     ) -> Batch | None:
         """Return a batch with its offsets; or answer why it is not appended."""
-        request, batch, _, producer_epoch, floor = append
+        request, batch, acks, producer_epoch, floor = append
         effects = self.effects
         if self.resigned:
             effects.send(asker, NotLeader(request))
             return None
         if batch.count < 1:
             raise BadValueError(f"{batch!r}: expected at least one record to append")
+        replication = self.replication
+        if replication is not None and acks == ALL and replication.is_under_min:
+            effects.send(asker, NotEnoughReplicas(request))
+            return None
         if producer_epoch != NOT_IDEMPOTENT:
             verdict = producers.check(producer_epoch, floor, batch)
             if verdict is not APPEND:
@@ -363,26 +583,45 @@ class Partition(Actor):
         if end_offset > self.reserved:
             effects.send(asker, TooFarAhead(request))
             return None
-        return batch.stamped(offset, effects.true_now, self.epoch)
+        return batch.stamped(offset, effects.true_now, self.epoch, producer_epoch)
 
     def store(self, batch: Batch, append: Append, asker: Ref) -> None:
-        """Make a batch visible, and answer its producer."""
+        """Add a batch to the log; it is visible once all in-sync replicas have it."""
         request, _, acks, producer_epoch, floor = append
-        effects = self.effects
-        self.log.add(batch)
+        effects, log, replication = self.effects, self.log, self.replication
+        log.add(batch)
         if producer_epoch != NOT_IDEMPOTENT:
             self.producers.appended(producer_epoch, floor, batch)
-        recorder = self.append_recorders.get(batch.producer)
-        if recorder is None:
-            recorder = self.append_recorders[batch.producer] = effects.recorder(
-                kinds.APPENDED, self.partition, producer=batch.producer
-            )
-        recorder.batch(batch, self.epoch)
         if self.loader is not None:
             self.loader.added(batch)
+        if replication is None:
+            log.high_watermark = log.end_offset
+            self.audit.visible_to = log.end_offset
+            self.record_appended(batch)
         if acks:
             stored = (request, batch.base_offset, batch.append_time_us)
-            effects.send(asker, make_tuple(Appended, stored))
+            answer = make_tuple(Appended, stored)
+            if replication is None or acks != ALL:
+                effects.send(asker, answer)
+            else:
+                end_offset = batch.base_offset + batch.count
+                replication.answer_when_committed(end_offset, asker, request, answer)
+        if replication is None:
+            self.serve()
+            return
+        if acks == 1:
+            replication.answered_early(batch)
+        if replication.appended(batch):
+            self.serve()
+
+    def record_appended(self, batch: Batch) -> None:
+        """Record that a batch is visible to consumers."""
+        recorder = self.append_recorders.get(batch.producer)
+        if recorder is None:
+            recorder = self.append_recorders[batch.producer] = self.effects.recorder(
+                kinds.APPENDED, self.partition, producer=batch.producer
+            )
+        recorder.batch(batch, batch.epoch)
 
     def serve(self) -> None:
         """Deliver new records to waiting consumers."""
@@ -413,30 +652,36 @@ class Partition(Actor):
                 if append.epoch != NOT_IDEMPOTENT:
                     tried.appended(append.epoch, append.floor, batch)
                 self.writing.append((batch, append, asker))
-        frames = [LogFrame(batch, append.epoch) for batch, append, _ in self.writing]
-        if frames and storage.write(frames):
+        batches = [batch for batch, _, _ in self.writing]
+        if batches and storage.write(batches):
             self.store_written()
 
     def store_written(self) -> None:
         """Make the batches visible that were on their way."""
         written, self.writing = self.writing, []
         for batch, append, asker in written:
-            if self.resigned:
+            if self.resigned:  # it stays in the log, for the next leader to keep or not
+                self.log.add(batch)
+                if append.epoch != NOT_IDEMPOTENT:
+                    self.follower.producers.restored(batch)
                 self.send(asker, NotLeader(append.request))
             else:
                 self.store(batch, append, asker)
-        if not self.resigned:
-            self.serve()
 
     @receives(GroupWritten)
     def on_group_written(self, written: GroupWritten) -> None:
         storage = self.storage
         assert storage is not None
         if storage.is_written(written):
-            self.store_written()
+            if self.writing:
+                self.store_written()
+            else:
+                self.follower.batches_written()
         else:
             storage.journal.on_written(written)
+            self.follower.write_waiting()
         self.write_waiting()
+        self.take_order()
 
     @receives(DiskFailed)
     def on_disk_failed(self, failed: DiskFailed) -> None:
@@ -450,9 +695,9 @@ class Partition(Actor):
             refused, self.writing = self.writing, []
             for _, append, asker in refused:
                 self.send(asker, AppendFailed(append.request, failed.reason))
+            self.follower.batches_failed()
             self.write_waiting()
-        elif storage.has_failed_to_take_over(failed):
-            self.after(RETRY_US, RetryTakeOver())
+            self.take_order()
         elif not storage.has_failed_to_clean(failed):
             storage.journal.on_failed(failed)
 
@@ -465,8 +710,7 @@ class Partition(Actor):
     @receives(Flushed)
     def on_flushed(self, flushed: Flushed) -> None:
         assert self.storage is not None
-        if not self.resigned:
-            self.storage.on_flushed(flushed)
+        self.storage.on_flushed(flushed)
 
     @receives(FlushDue)
     def on_flush_due(self, due: FlushDue) -> None:
@@ -484,7 +728,12 @@ class Partition(Actor):
                 base_offset=verdict.base_offset if known else NULL_INT,
                 append_time_us=verdict.append_time_us if known else NULL_INT,
             )  # fmt: skip
-            self.send(asker, Appended(append.request, verdict.base_offset, verdict.append_time_us))
+            answer = Appended(append.request, verdict.base_offset, verdict.append_time_us)
+            if self.replication is None or append.acks != ALL:
+                self.send(asker, answer)
+            else:
+                end = verdict.base_offset + batch.count
+                self.replication.answer_when_committed(end, asker, append.request, answer)
         elif verdict is FENCED:
             self.record_here(
                 kinds.FENCED, producer=batch.producer, count=batch.count, epoch=append.epoch
@@ -622,8 +871,7 @@ class Partition(Actor):
         """Begin to deliver to a group."""
         share = self.share_partitions[name] = SharePartition(
             self.effects, self.partition, name, terms, self.log, cursor,
-            self.dead_letter_producer, None if self.storage is None else self.storage.journal,
-            self.loader,
+            self.dead_letter_producer, self.changes, self.loader,
         )  # fmt: skip
         self.cursors[name] = cursor
         if not self.liveness_checks:
@@ -778,55 +1026,8 @@ class Partition(Actor):
 
     # The end of an epoch
 
-    @receives(HandOver)
-    def on_hand_over(self, order: HandOver) -> None:
-        """Hand everything over to the next leader, and send clients there.
-
-        The order may come again, as it or the message to the next leader may have been lost: then
-        the state is sent again.
-        """
-        if not self.has_begun:
-            return
-        self.resigned = True
-        self.delayed_fetches.resign()
-        for share in self.share_partitions.values():
-            share.resign()
-        if self.loader is None:
-            self.hand_over(order)
-        else:
-            log = self.log
-            self.loader.when_loaded(
-                log.start_offset, log.end_offset, partial(self.hand_over, order)
-            )
-
-    def hand_over(self, order: HandOver) -> None:
-        """Send the next leader everything it needs. Records damaged on the disk are lost."""
-        state = self.snapshot()
-        for batch in state.log.batches:
-            if not batch.is_loaded:
-                self.record_here(
-                    kinds.LOST, base_offset=batch.base_offset, count=batch.count,
-                    bytes=batch.bytes, epoch=batch.epoch, append_time_us=batch.append_time_us,
-                    reason="damaged on the disk",
-                )  # fmt: skip
-        whole = tuple(batch for batch in state.log.batches if batch.is_loaded)
-        if len(whole) < len(state.log.batches):
-            state = attrs.evolve(state, log=attrs.evolve(state.log, batches=whole))
-        self.send(
-            order.to,
-            Lead(
-                self.partition,
-                self.topic,
-                order.epoch,
-                self.log.end_offset,
-                self.reserved,
-                self.controller,
-                state,
-            ),
-        )
-
     def snapshot(self) -> PartitionState:
-        """Return what the next leader needs."""
+        """Return the log and everything else."""
         leases = self.log_cleaner.leases
         return PartitionState(
             self.log.snapshot(),
@@ -845,26 +1046,25 @@ class Partition(Actor):
     def on_drop(self, drop: Drop) -> None:
         if drop.lost:
             self.killed()
-            self.resigned = True
             self.stop()
-        elif drop.deleted and self.has_begun:
-            self.resigned = True
+        elif drop.deleted and not self.resigned:
             self.log_cleaner.drop_all_payloads(self.remove)
         else:
             self.remove()
+        self.follower.stop()
+        self.resigned = True
 
     def remove(self) -> None:
         """Remove the files, and end."""
         if self.storage is not None:
             self.storage.remove()
-        self.resigned = True
         self.stop()
 
     def killed(self) -> None:
         """Record the loss of a log that is in memory and has no replica."""
         log = self.log
         # With an empty log the positions of groups are lost: they begin again, after a gap.
-        if self.on_disk:
+        if self.on_disk or self.replication is not None:
             return
         if not self.resigned and (log.end_offset > log.start_offset or self.cursors):
             self.record_here(
@@ -874,3 +1074,8 @@ class Partition(Actor):
                 epoch=self.epoch,
                 reason="unreplicated, in memory",
             )
+
+
+def _epochs(state: ReplicaState) -> tuple[int, int]:
+    """By which states are ordered."""
+    return state.leader_epoch, state.partition_epoch

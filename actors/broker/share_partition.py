@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ..engine.effects import Effects, Recorder
     from ..engine.ref import Ref
     from ..engine.timers import Timer
-    from .journal import Journal
+    from .change_log import ChangeLog
     from .record_loader import RecordLoader
 
 ALL_BYTES: Final = 2**62
@@ -115,13 +115,13 @@ class SharePartition:
         log: MemoryLog,
         cursor: Cursor,
         dead_letter_producer: Callable[[], Ref],
-        journal: Journal | None = None,
+        changes: ChangeLog,
         loader: RecordLoader | None = None,
     ) -> None:
         """Begin without members. `dead_letter_producer` is called when there are dead letters.
 
-        With a journal, changes are written to it, and answers wait until they are on the disk. The
-        loader reads records that are not in memory.
+        Changes are written and replicated, and answers wait for that. The loader reads records that
+        are not in memory.
         """
         self.name = name
         self.terms = terms
@@ -146,7 +146,7 @@ class SharePartition:
         self._partition = partition
         self._log = log
         self._dead_letter_producer = dead_letter_producer
-        self._journal = journal
+        self._changes = changes
         self._loader = loader
         self._loading = False
         """Whether records are being read from the disk."""
@@ -164,16 +164,12 @@ class SharePartition:
         return self.name.partition("/")[2] if self.terms.delivery == "broadcast" else None
 
     def send(self, to: Ref, message: object) -> None:
-        """Send a message once the changes that it tells of are on the disk."""
-        if self._journal is None:
-            self._effects.send(to, message)
-        else:
-            self._journal.send(to, message)
+        """Send a message once the changes that it tells of are stored."""
+        self._changes.send(to, message)
 
     def _change(self, method: str, *arguments: Any) -> Any:
         """Change the cursor by one of its methods, and write that down."""
-        if self._journal is not None:
-            self._journal.add(("change", self.name, method, arguments))
+        self._changes.add(("change", self.name, method, arguments))
         return getattr(self.cursor, method)(*arguments)
 
     def _set_acquired(self, name: str, request: int, spans: tuple[OffsetRange, ...]) -> None:
@@ -182,8 +178,7 @@ class SharePartition:
             self.last_acquired[name] = request, spans
         elif self.last_acquired.pop(name, None) is None:
             return
-        if self._journal is not None:
-            self._journal.add(("acquired", self.name, name, request, spans))
+        self._changes.add(("acquired", self.name, name, request, spans))
 
     # A change of the leader
 

@@ -18,7 +18,7 @@ import attrs
 
 from ...model.errors import ProducerFencedError
 from ...model.events import kinds
-from ...model.messages.client import NOT_IDEMPOTENT, Append, Appended, make_tuple
+from ...model.messages.client import ALL, NOT_IDEMPOTENT, Append, Appended, make_tuple
 from ...model.messages.cluster import InitProducer, ProducerEpoch
 from ...model.topics import TopicPartition
 from ...strategies.retry import backoff_us
@@ -72,6 +72,7 @@ class Sender:
         name, life = effects.ref.name, effects.life
         self._instance = name if life == 1 else f"{name}#{life}"
         self.epoch = UNKNOWN_EPOCH if settings.enable_idempotence else NOT_IDEMPOTENT
+        self._acks = ALL if settings.acks == "all" else settings.acks
         self.fenced = False
         """Whether another producer has taken over the producer id."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
@@ -145,7 +146,7 @@ class Sender:
     def _send(self, sent: InFlightBatch, leader: Ref, now_us: int) -> None:
         request = next(self._request_ids)
         sent.sent_us, sent.leader = now_us, leader
-        acks, queue = self._settings.acks != 0, sent.queue
+        acks, queue = self._acks, sent.queue
         append = make_tuple(Append, (request, sent.batch, acks, self.epoch, queue.floor))
         self._effects.send(leader, append)
         if acks:

@@ -12,6 +12,7 @@ from ...model.messages.client import (
     Appended,
     AppendFailed,
     CountUnacknowledged,
+    NotEnoughReplicas,
     NotLeader,
     OutOfOrder,
     ProducerFenced,
@@ -51,6 +52,10 @@ class SendingClient(Client):
     def on_not_leader(self, refused: NotLeader) -> None:
         self.batch_sender.fail(refused.request, "not the leader")
         self.cluster.refresh()
+
+    @receives(NotEnoughReplicas)
+    def on_not_enough_replicas(self, refused: NotEnoughReplicas) -> None:
+        self.batch_sender.fail(refused.request, "not enough in-sync replicas")
 
     @receives(TooFarAhead)
     def on_too_far_ahead(self, refused: TooFarAhead) -> None:

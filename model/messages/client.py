@@ -26,6 +26,9 @@ defaults. For the messages that every batch needs."""
 NOT_IDEMPOTENT: Final = -1
 """The epoch of a producer that is not idempotent."""
 
+ALL: Final = -1
+"""The acknowledgements of all in-sync replicas: Kafka's acks = all, which is -1."""
+
 
 class Append(NamedTuple):
     """Asks a partition's leader to append a batch."""
@@ -34,8 +37,9 @@ class Append(NamedTuple):
     """Number of the request."""
     batch: Batch
     """The records."""
-    acks: bool
-    """Whether to answer."""
+    acks: int
+    """When to answer. 0: never; 1: once the leader has stored it; ALL: once all in-sync replicas
+    have."""
     epoch: int
     """Epoch of the producer, or NOT_IDEMPOTENT."""
     floor: int
@@ -73,6 +77,14 @@ class ProducerFenced:
 @attrs.frozen
 class NotLeader:
     """Refused: the partition has another leader now. The client has to refresh its metadata."""
+
+    request: int
+    """Number of the request."""
+
+
+@attrs.frozen
+class NotEnoughReplicas:
+    """Refused for now: fewer replicas than `min_insync_replicas` are in sync."""
 
     request: int
     """Number of the request."""
