@@ -280,6 +280,26 @@ class ClusterSettings:
     group_initial_rebalance_delay_ms: int = _whole(3_000)
     """Time that the first rebalance of an empty group waits for more members, and once more if one
     has joined meanwhile (KIP-134)."""
+    min_insync_replicas: int = _whole(1, least=1)
+    """Number of replicas that must be in sync for a record to be stored with acks = all. Topics can
+    have another one."""
+    replica_lag_time_max_ms: int = _whole(30_000, least=1)
+    """A follower that has not caught up with its leader for this long leaves the in-sync set."""
+    replica_fetch_wait_max_ms: int = _whole(500, least=1)
+    """Longest time that a leader holds the fetch of a follower when there is nothing new. Must be
+    less than `replica_lag_time_max_ms`."""
+    replica_fetch_max_bytes: int = _whole(1_048_576)
+    """Largest size of the records that a follower gets at a time. The first batch is sent whatever
+    its size."""
+    unclean_leader_election_enable: bool = _choice(False, _TRUTH)
+    """Whether a replica that is not in sync may lead if no other can. Records are lost then."""
+    auto_leader_rebalance_enable: bool = _choice(True, _TRUTH)
+    """Whether preferred leaders lead again after a while."""
+    leader_imbalance_check_interval_seconds: int = _whole(300, least=1)
+    """Time between two checks for leaders that are not the preferred ones."""
+    leader_imbalance_per_broker_percentage: int = _whole(10, most=100)
+    """Share of the partitions that prefer a broker, in percent, of which others may be leaders
+    before it leads them again."""
     storage: Literal["memory", "disk"] = _choice("disk", {"memory": "memory", "disk": "disk"})
     """Where partitions keep their records. memory: they are lost with their broker, and another one
     takes over empty. disk: they are written to the broker's disk, and wait for the broker while it
@@ -316,6 +336,10 @@ class ClusterSettings:
         _check_heartbeat(
             ("broker_heartbeat_interval_ms", self.broker_heartbeat_interval_ms),
             ("broker_session_timeout_ms", self.broker_session_timeout_ms),
+        )
+        _check_heartbeat(
+            ("replica_fetch_wait_max_ms", self.replica_fetch_wait_max_ms),
+            ("replica_lag_time_max_ms", self.replica_lag_time_max_ms),
         )
         if self.storage == "memory":
             for field in attrs.fields(ClusterSettings):

@@ -144,7 +144,24 @@ PARTITIONS_ADDED: Final = _kind(
 )
 LEADER_CHANGED: Final = _kind(
     "leader_changed", _C.CLUSTER,
-    "A broker, the peer, leads a partition from now on. With an offset: the log before it is lost.",
+    "A broker, the peer, leads a partition from now on, for the given reason. With an offset: the "
+    "log before it is lost.",
+)  # fmt: skip
+LEADER_LOST: Final = _kind(
+    "leader_lost", _C.CLUSTER,
+    "A partition has no leader, as none of its replicas may lead; the peer was the last one.",
+)  # fmt: skip
+IN_SYNC_CHANGED: Final = _kind(
+    "in_sync_changed", _C.CLUSTER,
+    "Of the `total` replicas of a partition `count` are in sync now: those in the detail.",
+)  # fmt: skip
+REPLICAS_CHANGED: Final = _kind(
+    "replicas_changed", _C.CLUSTER,
+    "A partition has other replicas, `total` of them, or a reassignment to others has begun.",
+)  # fmt: skip
+REPLICA_TRUNCATED: Final = _kind(
+    "replica_truncated", _C.CLUSTER,
+    "A follower has cut off `count` records that its leader does not have.",
 )  # fmt: skip
 
 LOG_RECOVERED: Final = _kind(
@@ -186,6 +203,10 @@ ARCHIVED: Final = _kind(
 LOST: Final = _kind(
     "lost", _C.LOSS,
     "Records are gone for the given reason: all copies, or before the group had consumed them.",
+)  # fmt: skip
+TAIL_LOST: Final = _kind(
+    "tail_lost", _C.LOSS,
+    "Records that somebody was told are stored are in no log any more: the new leader lacks them.",
 )  # fmt: skip
 GIVEN_UP: Final = _kind(
     "given_up", _C.LOSS, "A producer gave a batch up, for the given reason, after `retries`."
