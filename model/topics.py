@@ -10,6 +10,7 @@ import attrs
 
 from .durations import Duration, to_us
 from .errors import BadValueError
+from .numbers import check_whole
 from .payloads import Payload
 from .serializers import REFERENCES, Serializer, make_serializer
 
@@ -66,6 +67,11 @@ class Topic:
     """How values are stored on a disk: "bytes", "str", "json" or "pickle"; "payload" for references
     to external payloads. With one, keys are bytes, and values that cannot be stored are refused
     where they are sent. `None`: by the type."""
+    replication_factor: int = 1
+    """Number of replicas of each partition, each on another broker."""
+    min_insync_replicas: int = 1
+    """Replicas that must be in sync for a record to be committed, and for `acks = "all"` to be
+    accepted."""
     id: int = attrs.field(default=0, eq=False, repr=False)
     """Given by the controller. A topic that is deleted and created again has a higher one."""
 
@@ -78,6 +84,8 @@ class Topic:
             raise BadValueError(
                 f"topic {self.name!r}: partitions = {self.partitions!r}: expected 1 or more"
             )
+        for name in ("replication_factor", "min_insync_replicas"):
+            check_whole(f"topic {self.name!r}: {name}", getattr(self, name), least=1)
         if not isinstance(self.type, type):
             raise BadValueError(f"topic {self.name!r}: type = {self.type!r}: expected a class")
         if self.payloads not in ("inline", "external"):
