@@ -17,7 +17,6 @@ import attrs
 from ...model.errors import BadValueError
 from ...model.events import kinds
 from ...model.log.offset_ranges import OffsetRange, merge
-from ...model.log.producer_state import ProducerStateManager
 from ...model.payloads import references
 from .payload_drops import PayloadDrops
 from .share_partition import ALL_BYTES
@@ -80,7 +79,6 @@ class LogCleaner:
         reservations: Iterable[tuple[str, int, int, int]] = (),
         *,
         storage: PartitionStorage | None = None,
-        producers: ProducerStateManager | None = None,
         loader: RecordLoader | None = None,
     ) -> None:
         """Begin with leases and reservations of the leader before, as in `PartitionState`."""
@@ -97,7 +95,6 @@ class LogCleaner:
         self._share_partitions = share_partitions
         self._storage = storage
         self._loader = loader
-        self._producers = producers or ProducerStateManager()
         self._record = partial(effects.record, topic=partition.topic, partition=partition.partition)
 
     def clean_up(self) -> None:
@@ -190,7 +187,7 @@ class LogCleaner:
             if self._storage is None:
                 self.payload_drops.drop(payloads)
             else:
-                number = self._storage.compacted(log, self._producers)
+                number = self._storage.compacted(log)
                 self.payload_drops.drop_compacted(number, payloads)
 
     def _remove_before(self, limit: int) -> None:

@@ -19,9 +19,8 @@ from ...model.events.schema import NULL_INT
 from ...model.log.cursor import Cursor
 from ...model.log.log import MemoryLog
 from ...model.log.producer_state import APPEND, FENCED, AppendVerdict, ProducerStateManager, Stored
-from ...model.log.record import NOWHERE
+from ...model.log.record import NOT_IDEMPOTENT, NOWHERE
 from ...model.messages.client import (
-    NOT_IDEMPOTENT,
     Append,
     Appended,
     AppendFailed,
@@ -79,7 +78,6 @@ from .partition_storage import (
     FlushDue,
     Flushed,
     KeptFrames,
-    LogFrame,
     PartitionStorage,
     SegmentCleaned,
     StartStored,
@@ -291,7 +289,7 @@ class Partition(Actor):
             effects, self.partition, self.topic, self.epoch, self.log, self.cursors,
             self.share_partitions,
             *((state.leases, state.reservations) if state is not None else ()),
-            storage=storage, producers=self.producers, loader=self.loader,
+            storage=storage, loader=self.loader,
         )  # fmt: skip
         self.reserve(self.first_reservations)
         effects.every(
@@ -326,11 +324,7 @@ class Partition(Actor):
         batch = self.accept(append, asker, self.producers, self.log.end_offset)
         if batch is None:
             return
-        if (
-            storage is None
-            or storage.write_at_once(batch, append.epoch)
-            or storage.write([LogFrame(batch, append.epoch)])
-        ):
+        if storage is None or storage.write_at_once(batch) or storage.write([batch]):
             self.store(batch, append, asker)
             self.serve()
         else:
@@ -363,15 +357,15 @@ class Partition(Actor):
         if end_offset > self.reserved:
             effects.send(asker, TooFarAhead(request))
             return None
-        return batch.stamped(offset, effects.true_now, self.epoch)
+        return batch.stamped(offset, effects.true_now, self.epoch, producer_epoch)
 
     def store(self, batch: Batch, append: Append, asker: Ref) -> None:
         """Make a batch visible, and answer its producer."""
-        request, _, acks, producer_epoch, floor = append
+        request, _, acks, _, floor = append
         effects = self.effects
         self.log.add(batch)
-        if producer_epoch != NOT_IDEMPOTENT:
-            self.producers.appended(producer_epoch, floor, batch)
+        if batch.producer_epoch != NOT_IDEMPOTENT:
+            self.producers.appended(floor, batch)
         recorder = self.append_recorders.get(batch.producer)
         if recorder is None:
             recorder = self.append_recorders[batch.producer] = effects.recorder(
@@ -410,11 +404,11 @@ class Partition(Actor):
             batch = self.accept(append, asker, tried, offset)
             if batch is not None:
                 offset += batch.count
-                if append.epoch != NOT_IDEMPOTENT:
-                    tried.appended(append.epoch, append.floor, batch)
+                if batch.producer_epoch != NOT_IDEMPOTENT:
+                    tried.appended(append.floor, batch)
                 self.writing.append((batch, append, asker))
-        frames = [LogFrame(batch, append.epoch) for batch, append, _ in self.writing]
-        if frames and storage.write(frames):
+        batches = [batch for batch, _, _ in self.writing]
+        if batches and storage.write(batches):
             self.store_written()
 
     def store_written(self) -> None:

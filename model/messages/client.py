@@ -23,9 +23,6 @@ defaults. For the messages that every batch needs."""
 
 # Producing
 
-NOT_IDEMPOTENT: Final = -1
-"""The epoch of a producer that is not idempotent."""
-
 
 class Append(NamedTuple):
     """Asks a partition's leader to append a batch."""
