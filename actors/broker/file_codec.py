@@ -15,7 +15,6 @@ from ...model.journal import encode_entry, scan_entries
 from ...model.log import record_batch, segment
 from ...model.log.batch import Batch
 from .journal import JOURNAL, SNAPSHOT
-from .partition_storage import LogFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +34,11 @@ class FileCodec:
         self._serializer = serializer
         self._origin_us = origin_us
 
-    def encode_batch(self, frame: LogFrame, number: int) -> bytes:
+    def encode_batch(self, batch: Batch, number: int) -> bytes:
         """Make the bytes of a batch of the producer with this number."""
         return record_batch.encode(
-            _storable(frame.batch), producer_id=number, producer_epoch=frame.producer_epoch,
-            origin_us=self._origin_us, dumps=self._serializer.dumps,
+            _storable(batch), producer_id=number, origin_us=self._origin_us,
+            dumps=self._serializer.dumps,
         )  # fmt: skip
 
     def encode_entry(self, entry: Entry) -> bytes:
@@ -78,7 +77,7 @@ class FileCodec:
     ) -> FileContents:
         """Read the batches of a segment, up to the first damaged one."""
         found = segment.scan(read, size, checksums=True, verified_before=verified_before)
-        frames = []
+        batches = []
         for index, position in enumerate(found.positions.tolist()):
             header = found.header(index)
             if loaded:
@@ -88,8 +87,8 @@ class FileCodec:
                 )  # fmt: skip
             else:
                 batch = record_batch.locate(header, names=names, origin_us=self._origin_us)
-            frames.append(LogFrame(batch, header.producer_epoch))
-        return _contents(name, size, found, frames)
+            batches.append(batch)
+        return _contents(name, size, found, batches)
 
 
 def scan_frames(start: int, name: str, read: Callable[[int, int], bytes], end: int) -> FileContents:
@@ -130,4 +129,4 @@ def _storable(batch: Batch) -> Batch:
         batch.producer, batch.sequence, batch.count, keys=texts, values=None,
         timestamps_us=batch.timestamps_us, sizes=batch.sizes,
     )  # fmt: skip
-    return made.stamped(batch.base_offset, batch.append_time_us, batch.epoch)
+    return made.stamped(batch.base_offset, batch.append_time_us, batch.epoch, batch.producer_epoch)

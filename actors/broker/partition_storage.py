@@ -16,13 +16,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
 from ...model.events import kinds
 from ...model.log.log import LogSnapshot, MemoryLog
 from ...model.log.producer_state import ProducerStateManager
+from ...model.log.record import NOT_IDEMPOTENT
 from ...model.log.record_batch import HEADER_SIZE
 from ...model.log.segment import (
     EPOCHS_FILE,
@@ -32,7 +33,6 @@ from ...model.log.segment import (
     file_name,
     parse_file_name,
 )
-from ...model.messages.client import NOT_IDEMPOTENT, make_tuple
 from ...model.partition_journal import JournaledState
 from .group_writer import GroupWriter, GroupWritten
 from .journal import JOURNAL, SNAPSHOT, Journal
@@ -56,15 +56,6 @@ CACHE_BYTES: Final = 2**24
 """Bytes of records that a partition keeps in memory if its files are real."""
 CLEANED: Final = ".cleaned"
 """Added to the name of a segment while its successor is written, as in Kafka."""
-
-
-class LogFrame(NamedTuple):
-    """A batch in a segment."""
-
-    batch: Batch
-    """The batch, with its offsets."""
-    producer_epoch: int
-    """Epoch of its producer, or NOT_IDEMPOTENT."""
 
 
 @attrs.frozen
@@ -138,7 +129,7 @@ class FrameCodec(Protocol):
     has_indexes: bool
     """Whether segments have indexes, which only other programs read."""
 
-    def encode_batch(self, frame: LogFrame, number: int) -> Any:
+    def encode_batch(self, batch: Batch, number: int) -> Any:
         """Make a frame of a batch of the producer with this number."""
 
     def encode_entry(self, entry: Entry) -> Any:
@@ -167,8 +158,8 @@ class KeptFrames:
 
     has_indexes = False
 
-    def encode_batch(self, frame: LogFrame, number: int) -> LogFrame:
-        return frame
+    def encode_batch(self, batch: Batch, number: int) -> Batch:
+        return batch
 
     def encode_entry(self, entry: Entry) -> Entry:
         return entry
@@ -184,8 +175,8 @@ class KeptFrames:
     def frame_scan(self, start: int) -> Scan:
         return _never
 
-    def reload(self, batch: Batch, frame: LogFrame) -> Batch:
-        return frame.batch
+    def reload(self, batch: Batch, frame: Batch) -> Batch:
+        return frame
 
 
 def _never(name: str, read: Callable[[int, int], bytes], size: int) -> FileContents:
@@ -324,10 +315,9 @@ class PartitionStorage:
         file = self._disk.open(self._taken_name(state) + CLEANED)
         file.truncate(0)
         self._taken = StoredSegment(0, file, 0)
-        producers = ProducerStateManager(state.producers)
         for batch in state.log.batches:
             self.knows(batch)
-            file.append(*self._frame(LogFrame(batch, producers.epoch(batch.producer))))
+            file.append(*self._frame(batch))
             self._taken.add(batch.base_offset, file.size)
         file.sync(TakenOver(self._attempts))
 
@@ -366,8 +356,8 @@ class PartitionStorage:
         """Put the log together, and cut off what is damaged."""
         files = read.files
         stale = self._state.topic_id is None and bool(files)
-        frames: list[LogFrame] = []
-        lost: list[LogFrame] = []
+        batches: list[Batch] = []
+        lost: list[Batch] = []
         cut_off = read.take_lost()
         if self._settings.flush != "commit":  # there nothing counts as stored that is not synced
             lost += cut_off  # type: ignore[arg-type]
@@ -384,9 +374,9 @@ class PartitionStorage:
             if named[0] < end:
                 self._disk.remove(path)  # the segment before has replaced it
                 continue
-            frames += contents.frames  # type: ignore[arg-type]
+            batches += contents.frames  # type: ignore[arg-type]
             lost += self._stored(contents)[len(contents.frames) :]
-            end = frames[-1].batch.base_offset + frames[-1].batch.count if frames else 0
+            end = batches[-1].base_offset + batches[-1].count if batches else 0
             file = self._disk.open(path)
             if contents.damage is not None:
                 broken = True
@@ -402,10 +392,10 @@ class PartitionStorage:
             self._sync_recovered()
         # What is written after a cut is not durable yet.
         self._recovery_point = min(self._recovery_point, end)
-        return self._restored(frames, lost)
+        return self._restored(batches, lost)
 
-    def _stored(self, contents: FileContents) -> list[LogFrame]:
-        """The frames that counted as stored, lost ones included: with "commit" the synced ones."""
+    def _stored(self, contents: FileContents) -> list[Batch]:
+        """The batches that counted as stored, lost ones included: with "commit" the synced ones."""
         every: list[Any] = [*contents.frames, *contents.lost]
         unsynced = contents.unsynced if self._settings.flush == "commit" else 0
         return every[: len(every) - unsynced]
@@ -415,12 +405,11 @@ class PartitionStorage:
         if self._settings.flush == "commit":
             self._segments[-1].file.sync(Flushed())
 
-    def _restored(self, frames: Sequence[LogFrame], lost: Sequence[LogFrame]) -> PartitionState:
+    def _restored(self, batches: Sequence[Batch], lost: Sequence[Batch]) -> PartitionState:
         producers = ProducerStateManager()
-        for batch, producer_epoch in frames:
-            if producer_epoch != NOT_IDEMPOTENT:
-                producers.restored(producer_epoch, batch)
-        batches = [frame.batch for frame in frames]
+        for batch in batches:
+            if batch.producer_epoch != NOT_IDEMPOTENT:
+                producers.restored(batch)
         start = self._state.start_offset
         end = batches[-1].base_offset + batches[-1].count if batches else start
         # An offset that a group knows is not given to another record, should this one be lost.
@@ -437,7 +426,7 @@ class PartitionStorage:
             bytes=sum(segment.file.size for segment in self._segments),
             total=self._effects.true_now - self._began_us,
         )
-        for batch, _ in lost:
+        for batch in lost:
             if batch.base_offset >= start:
                 self.record(
                     kinds.LOST, base_offset=batch.base_offset, count=batch.count,
@@ -450,8 +439,8 @@ class PartitionStorage:
         """Note where the batches of a segment stand that was read, and make its indexes."""
         position = 0
         segment = self._segments[-1]
-        for frame, end in zip(contents.frames, contents.ends, strict=True):
-            batch: Batch = frame.batch  # type: ignore[attr-defined]
+        batches: tuple[Batch, ...] = contents.frames  # type: ignore[assignment]
+        for batch, end in zip(batches, contents.ends, strict=True):
             if self.cache_bytes is not None:
                 segment.add(batch.base_offset, end)
             if self._indexes is not None:
@@ -488,7 +477,7 @@ class PartitionStorage:
         self._naming = not self.journal.is_written
         return not self._naming
 
-    def write_at_once(self, batch: Batch, producer_epoch: int) -> bool:
+    def write_at_once(self, batch: Batch) -> bool:
         """Append a batch if that takes no time, and nothing else is to be done; or do nothing.
 
         Nearly all batches of a simulation take this way.
@@ -498,31 +487,30 @@ class PartitionStorage:
             return False
         file = self.writer.file
         assert file is not None
-        if file.append_at_once(make_tuple(LogFrame, (batch, producer_epoch)), size):
+        if file.append_at_once(batch, size):
             self._room -= size
             return True
         return False
 
-    def write(self, frames: Sequence[LogFrame]) -> bool:
+    def write(self, batches: Sequence[Batch]) -> bool:
         """Append batches; return whether they are written already."""
-        first = frames[0].batch
-        encoded = [self._frame(frame) for frame in frames]
+        encoded = [self._frame(batch) for batch in batches]
         size = sum(size for _, size in encoded)
-        self._roll_if_due(first, size)
+        self._roll_if_due(batches[0], size)
         self._room -= size
         if self._indexes is not None or self.cache_bytes is not None:
             assert self.writer.file is not None
             starts = accumulate((length for _, length in encoded), initial=self.writer.file.size)
             self._on_their_way = [
-                (frame.batch, position, length)
-                for frame, position, (_, length) in zip(frames, starts, encoded, strict=False)
+                (batch, position, length)
+                for batch, position, (_, length) in zip(batches, starts, encoded, strict=False)
             ]
         done = self.writer.write(encoded)
         if done:
             self._note_written()
         every = self._settings.log_flush_interval_messages
         if every is not None and self._settings.flush != "commit":
-            self._unflushed += sum(frame.batch.count for frame in frames)
+            self._unflushed += sum(batch.count for batch in batches)
             if self._unflushed >= every:
                 self.flush()
         return done
@@ -564,10 +552,9 @@ class PartitionStorage:
         """Whether the batches on their way could not be written."""
         return self.writer.has_failed(failed)
 
-    def _frame(self, frame: LogFrame) -> tuple[Any, int]:
-        batch = frame.batch
+    def _frame(self, batch: Batch) -> tuple[Any, int]:
         number = self._numbers.get((batch.producer, batch.instance), -1)
-        encoded = self._codec.encode_batch(frame, number)
+        encoded = self._codec.encode_batch(batch, number)
         size = len(encoded) if isinstance(encoded, bytes) else batch.bytes + HEADER_SIZE
         return encoded, size
 
@@ -683,7 +670,7 @@ class PartitionStorage:
             for suffix in (INDEX, TIME_INDEX):
                 self._disk.remove(f"{self._folder}/{file_name(segment.base_offset, suffix)}")
 
-    def compacted(self, log: MemoryLog, producers: ProducerStateManager) -> int:
+    def compacted(self, log: MemoryLog) -> int:
         """Write the complete segments again, with the records that are left.
 
         A segment is replaced when its successor is durable (`on_cleaned`), so that a crash leaves
@@ -710,7 +697,7 @@ class PartitionStorage:
             file = self._disk.open(segment.file.name + CLEANED)
             file.truncate(0)
             for batch in kept:
-                file.append(*self._frame(LogFrame(batch, producers.epoch(batch.producer))))
+                file.append(*self._frame(batch))
             file.sync(SegmentCleaned(self._attempts))
         if not self._cleaned:
             self._sync_cleaned()  # whole segments are gone, and that is all

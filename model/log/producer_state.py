@@ -119,9 +119,9 @@ class ProducerStateManager:
             return OUT_OF_ORDER
         return _first_copy(state, sequence)
 
-    def appended(self, epoch: int, floor: int, batch: Batch) -> None:
+    def appended(self, floor: int, batch: Batch) -> None:
         """Record an appended batch, and forget batches below its producer's floor."""
-        state = self._states.get(batch.producer)
+        state, epoch = self._states.get(batch.producer), batch.producer_epoch
         if state is None or state.epoch < epoch:
             state = self._begin(batch.producer, epoch, batch.append_time_us)
         sequence = batch.sequence
@@ -131,11 +131,6 @@ class ProducerStateManager:
             recent.popleft()
         recent.append((sequence, batch.base_offset, batch.append_time_us))
 
-    def epoch(self, producer: str) -> int:
-        """Return the latest epoch of a producer; -1 if it is unknown or not idempotent."""
-        state = self._states.get(producer)
-        return -1 if state is None else state.epoch
-
     def fork(self) -> "ProducerStateManager":
         """Return a copy to try batches on, which costs nothing for producers that send none."""
         fork = ProducerStateManager()
@@ -143,12 +138,12 @@ class ProducerStateManager:
         fork._limit = self._limit
         return fork
 
-    def restored(self, epoch: int, batch: Batch) -> None:
-        """Record a batch that was read from disk: the floor of its producer is not stored.
+    def restored(self, batch: Batch) -> None:
+        """Record a batch that is in the log already: the floor of its producer is not known.
 
         As in Kafka, the last five batches of a producer are remembered: it has no more in flight.
         """
-        self.appended(epoch, -1, batch)
+        self.appended(-1, batch)
         recent = self._states[batch.producer].recent
         if len(recent) > RETAINED:
             recent.popleft()

@@ -14,6 +14,9 @@ RecordId: TypeAlias = tuple[str, str, int, int]
 NOWHERE: Final = -1
 """Offset, append time and epoch of a record that is not in a log; read time of one not read."""
 
+NOT_IDEMPOTENT: Final = -1
+"""The epoch of a producer that is not idempotent."""
+
 
 class Record(NamedTuple):
     """A record and its metadata."""

@@ -245,11 +245,10 @@ def encode(
     batch: Batch,
     *,
     producer_id: int,
-    producer_epoch: int,
     origin_us: int,
     dumps: Callable[[Any], bytes | None],
 ) -> bytes:
-    """Encode a batch, with the offsets and the leader epoch that it has.
+    """Encode a batch, with the offsets and the epochs that it has.
 
     `origin_us` is the Unix time of the cluster's time zero; a file has ms, so the last three digits
     of a timestamp are lost. `dumps` makes bytes of a value. A batch without values is synthetic: a
@@ -275,8 +274,9 @@ def encode(
         records = _encode_in_turn(batch.count, deltas, keys, values, headers)
     sequence = batch.sequence % _SEQUENCES if batch.sequence >= 0 else -1
     tail = _TAIL.pack(
-        0, batch.count - 1, first_ms, highest_ms, producer_id, producer_epoch, sequence, batch.count
-    )
+        0, batch.count - 1, first_ms, highest_ms, producer_id, batch.producer_epoch, sequence,
+        batch.count,
+    )  # fmt: skip
     length = HEADER_SIZE - LENGTH_END + len(records)
     if length > MAX_SIZE - LENGTH_END:
         raise BadValueError(f"{batch!r}: expected at most {MAX_SIZE} bytes when it is encoded")
@@ -556,7 +556,7 @@ def decode(
     return lazy_batch(
         producer, instance, header.base_sequence, header.count,
         partial(_decode_columns, data, header, origin_us, loads, total), total,
-        header.base_offset, append_time_us, header.leader_epoch,
+        header.base_offset, append_time_us, header.leader_epoch, header.producer_epoch,
     )  # fmt: skip
 
 
@@ -612,7 +612,7 @@ def locate(header: BatchHeader, *, names: Mapping[int, tuple[str, str]], origin_
     producer, instance, append_time_us = _identity(header, names, origin_us)
     return unloaded_batch(
         producer, instance, header.base_sequence, header.count, header.size - HEADER_SIZE,
-        header.base_offset, append_time_us, header.leader_epoch,
+        header.base_offset, append_time_us, header.leader_epoch, header.producer_epoch,
     )  # fmt: skip
 
 

@@ -7,8 +7,8 @@ import pytest
 from helpers.fake_effects import FakeEffects, FakeRef
 from wavetank.actors.broker.partition import Partition
 from wavetank.model.log.batch import Batch
+from wavetank.model.log.record import NOT_IDEMPOTENT
 from wavetank.model.messages.client import (
-    NOT_IDEMPOTENT,
     Append,
     Appended,
     Claim,

@@ -17,7 +17,8 @@ from helpers.producer_parts import (
     batch,
 )
 from wavetank.actors.client.sender import BackoffOver, CheckTimeouts
-from wavetank.model.messages.client import NOT_IDEMPOTENT, Append
+from wavetank.model.log.record import NOT_IDEMPOTENT
+from wavetank.model.messages.client import Append
 from wavetank.model.messages.cluster import GetMetadata, InitProducer, Leader, ProducerEpoch
 from wavetank.model.settings import ProducerSettings
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wavetank.model.errors import BadValueError
 from wavetank.model.log.batch import Batch
-from wavetank.model.log.record import NOWHERE, Record
+from wavetank.model.log.record import NOT_IDEMPOTENT, NOWHERE, Record
 
 HEADERS = st.lists(st.tuples(st.sampled_from("ab"), st.binary(max_size=2)), max_size=2)
 
@@ -135,13 +135,23 @@ def test_sizes_and_times_are_those_of_the_records(
         assert batch.latest_us == max(record.timestamp_us for record in records)
 
 
-def test_stamping_changes_only_offset_append_time_and_epoch() -> None:
+def test_stamping_changes_only_offset_append_time_and_epochs() -> None:
     batch = sent(2, keys=("a", "b"), sizes=[3, 4])
-    stamped = batch.stamped(40, 99, 5)
+    stamped = batch.stamped(40, 99, 5, 7)
     assert (batch.base_offset, batch.append_time_us, batch.epoch) == (NOWHERE,) * 3
+    assert batch.producer_epoch == batch.stamped(40, 99, 5).producer_epoch == NOT_IDEMPOTENT
     assert (stamped.base_offset, stamped.append_time_us, stamped.epoch) == (40, 99, 5)
+    assert stamped.producer_epoch == 7
     assert (stamped.sequence, stamped.count, stamped.bytes) == (0, 2, 7)
     assert stamped.keys is batch.keys
+
+
+def test_all_that_is_made_of_a_stamped_batch_keeps_its_epochs() -> None:
+    batch = sent(3, sizes=[3, 4, 5]).stamped(40, 99, 5, 7)
+    unloaded = batch.unloaded()
+    made = [batch[1:], batch.part(0, 2), batch.numbered(9, "shop#2"), unloaded, unloaded[1:]]
+    made.append(unloaded.loaded(lambda: (None, None, None, 0, 1)))
+    assert {(each.epoch, each.producer_epoch) for each in made} == {(5, 7)}
 
 
 # Slices

@@ -166,7 +166,7 @@ def our_batches() -> list[tuple[Batch, int]]:
     stamped = []
     offset = 50
     for batch, producer_id in batches:
-        stamped.append((batch.stamped(offset, 0, 4), producer_id))
+        stamped.append((batch.stamped(offset, 0, 4, 3), producer_id))
         offset += batch.count
     return stamped
 
@@ -205,7 +205,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Partition:
     files = Partition(*(folder / file_name(50, suffix) for suffix in
                         (".log", ".index", ".timeindex")))  # fmt: skip
     frames = [
-        encode(batch, producer_id=id, producer_epoch=3, origin_us=ORIGIN_US, dumps=BYTES.dumps)
+        encode(batch, producer_id=id, origin_us=ORIGIN_US, dumps=BYTES.dumps)
         for batch, id in our_batches()
     ]
     files.log.write_bytes(b"".join(frames))

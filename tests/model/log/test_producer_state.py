@@ -129,7 +129,7 @@ class StateAndLog(RuleBasedStateMachine):
         self.log += [
             (sent.producer, message.epoch, sent.sequence + index) for index in range(sent.count)
         ]
-        self.state.appended(message.epoch, message.floor, sent.stamped(base, base * 10, 0))
+        self.state.appended(message.floor, sent.stamped(base, base * 10, 0, message.epoch))
         self.last_floors[sent.producer] = message.floor
 
     def numbers(self, name: str, epoch: int) -> list[int]:
@@ -162,7 +162,7 @@ def written(
     state: ProducerStateManager, sent: Batch, *, floor: int, epoch: int = 0, at: Any = 0
 ) -> None:
     assert state.check(epoch, floor, sent) is APPEND
-    state.appended(epoch, floor, sent.stamped(sent.sequence + 100, at, 0))
+    state.appended(floor, sent.stamped(sent.sequence + 100, at, 0, epoch))
 
 
 def test_a_duplicate_is_answered_with_the_place_of_the_first_copy() -> None:
@@ -253,7 +253,7 @@ def tried(state: ProducerStateManager, sends: list[tuple[str, int, int]]) -> lis
         sent = batch(sequence, producer=producer)
         verdicts.append(state.check(epoch, 0, sent))
         if verdicts[-1] is APPEND:
-            state.appended(epoch, 0, sent.stamped(len(verdicts), sequence, 0))
+            state.appended(0, sent.stamped(len(verdicts), sequence, 0, epoch))
     return verdicts
 
 
@@ -277,7 +277,7 @@ def test_a_fork_answers_as_the_state_itself_would(before: Any, forked: Any) -> N
 def test_a_restored_state_knows_the_last_five_batches_and_refuses_older_ones(count: int) -> None:
     state = ProducerStateManager()
     for sequence in range(count):
-        state.restored(0, batch(sequence).stamped(sequence + 100, sequence, 0))
+        state.restored(batch(sequence).stamped(sequence + 100, sequence, 0, 0))
     for sequence in range(count):
         known = sequence >= count - RETAINED
         expected = Stored(sequence + 100, sequence) if known else NOWHERE

@@ -42,7 +42,7 @@ DELTAS_US = st.integers(-3, 3) | st.integers(-(10**13), 10**13)
 
 
 def encoded(batch: Batch, **kwargs: Any) -> bytes:
-    options = {"producer_id": 7, "producer_epoch": 1, "origin_us": ORIGIN_US, "dumps": BYTES.dumps}
+    options = {"producer_id": 7, "origin_us": ORIGIN_US, "dumps": BYTES.dumps}
     return encode(batch, **(options | kwargs))
 
 
@@ -63,7 +63,8 @@ class Case:
         """The batch, encoded in the plain way."""
         return plain_frame(
             self.records, base_offset=self.batch.base_offset, leader_epoch=self.batch.epoch,
-            producer_id=7, producer_epoch=1, base_sequence=self.batch.sequence,
+            producer_id=7, producer_epoch=self.batch.producer_epoch,
+            base_sequence=self.batch.sequence,
         )  # fmt: skip
 
 
@@ -121,7 +122,7 @@ def cases(draw: st.DrawFn) -> Case:
         timestamps_us=times, sizes=sizes,
     )  # fmt: skip
     if draw(st.booleans()):
-        batch = batch.stamped(draw(st.integers(0, 2**40)), 5, draw(st.integers(0, 99)))
+        batch = batch.stamped(draw(st.integers(0, 2**40)), 5, draw(st.integers(0, 99)), 1)
     records = [
         PlainRecord(
             (ORIGIN_US + each_us[i]) // 1000, key[i], value[i], tuple(headers[i]) if headers else ()
@@ -168,7 +169,7 @@ def test_records_with_empty_keys_and_values_equal_those_of_a_plain_encoder() -> 
 def test_a_batch_without_a_producer_has_no_sequence_number() -> None:
     frame = plain_frame([PlainRecord(5)], producer_id=-1, base_sequence=-1)
     batch = decoded(frame, origin_us=0)
-    assert encoded(batch, producer_id=-1, producer_epoch=-1, origin_us=0) == frame
+    assert encoded(batch, producer_id=-1, origin_us=0) == frame
 
 
 def test_a_synthetic_batch_has_its_real_size_on_disk() -> None:
@@ -213,6 +214,7 @@ def test_a_decoded_batch_has_the_records_that_were_encoded(case: Case) -> None:
     batch = decoded(case.frame)
     assert batch.count == len(case.records)
     assert (batch.base_offset, batch.epoch) == (case.batch.base_offset, case.batch.epoch)
+    assert batch.producer_epoch == case.batch.producer_epoch
     assert (batch.sequence, batch.producer, batch.instance) == (
         case.batch.sequence, "shop", "shop#2",
     )  # fmt: skip
@@ -483,7 +485,7 @@ def test_records_of_one_layout_are_read_as_others_are(
         values=column(value_size),
     ).stamped(0, 0, 0)  # fmt: skip
     frame = record_batch.encode(
-        batch, producer_id=0, producer_epoch=0, origin_us=0, dumps=make_serializer("bytes").dumps
+        batch, producer_id=0, origin_us=0, dumps=make_serializer("bytes").dumps
     )
     records = bytearray(frame[record_batch.HEADER_SIZE :])
     for _ in range(data.draw(st.integers(0, 2))):
@@ -515,9 +517,7 @@ def test_a_part_of_a_batch_gets_its_own_records_back(
         sizes=[random.randint(1, 9) for _ in range(count)],
     ).stamped(70, 123_456, 2)  # fmt: skip
     bytes_ = make_serializer("bytes")
-    frame = record_batch.encode(
-        batch, producer_id=0, producer_epoch=0, origin_us=0, dumps=bytes_.dumps
-    )
+    frame = record_batch.encode(batch, producer_id=0, origin_us=0, dumps=bytes_.dumps)
     header = record_batch.read_header(frame, 0)
     names = {0: ("shop", "shop")}
     whole = (

@@ -76,7 +76,7 @@ def located(batch: Batch) -> Batch:
     """The batch as it is found in a file: only its header was read."""
     return unloaded_batch(
         batch.producer, batch.instance, batch.sequence, batch.count, batch.bytes,
-        batch.base_offset, batch.append_time_us, batch.epoch,
+        batch.base_offset, batch.append_time_us, batch.epoch, batch.producer_epoch,
     )  # fmt: skip
 
 
