@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 
 @attrs.define(eq=False)
+class SentOrders:
+    """A message that was not answered so far."""
+
+    partitions: tuple[TopicPartition, ...]
+    complete: bool
+    sent_us: int
+
+
+@attrs.define(eq=False)
 class OrderedBroker:
     """What one process of a broker has still to be told."""
 
@@ -29,12 +38,12 @@ class OrderedBroker:
     """Its address."""
     epoch: int
     """Its broker epoch."""
+    complete: bool = True
+    """Whether to tell it of everything: it may have replicas that it should not have."""
     changed: dict[TopicPartition, None] = attrs.Factory(dict)
     """Partitions to tell it of."""
-    sent: dict[int, tuple[TopicPartition, ...]] = attrs.Factory(dict)
-    """Partitions of which it was told without an answer so far, by the number of the message."""
-    sent_us: int = 0
-    """When it was last told something."""
+    sent: dict[int, SentOrders] = attrs.Factory(dict)
+    """Messages without an answer so far, by number."""
 
 
 class BrokerOrders:
@@ -43,25 +52,32 @@ class BrokerOrders:
     def __init__(
         self,
         send: Callable[[Ref, object], None],
+        partitions_of: Callable[[str], Iterable[TopicPartition]],
         describe: Callable[[str, TopicPartition], ReplicaOrder | None],
+        is_deleted: Callable[[TopicPartition], bool],
     ) -> None:
         """Begin without brokers.
 
-        `send` sends a message once all changes so far are committed. `describe` makes the order to
-        a broker about a partition; `None` if there is nothing to say.
+        Args:
+            send: Sends a message once all changes so far are committed.
+            partitions_of: Lists the partitions of which a broker has a replica.
+            describe: Makes the order to a broker about a partition; `None` if it has no replica.
+            is_deleted: Whether a partition does not exist any more.
         """
         self._send = send
+        self._partitions_of = partitions_of
         self._describe = describe
+        self._is_deleted = is_deleted
         self._brokers: dict[str, OrderedBroker] = {}
         self._number = 0
 
     def add_broker(self, name: str, ref: Ref, epoch: int) -> None:
-        """Begin with a process of a broker that knows nothing."""
+        """Begin with a process of a broker, which is told of everything."""
         self._brokers[name] = OrderedBroker(ref, epoch)
 
-    def remove_broker(self, name: str) -> None:
-        """Tell a broker nothing any more."""
-        self._brokers.pop(name, None)
+    def clear(self) -> None:
+        """Tell nobody anything any more."""
+        self._brokers.clear()
 
     def add(self, broker: str, partitions: Iterable[TopicPartition]) -> None:
         """Tell a broker of these partitions with the next `flush`."""
@@ -71,31 +87,36 @@ class BrokerOrders:
 
     def flush(self, term: int, now_us: int) -> None:
         """Send what has changed."""
-        for broker, known in self._brokers.items():
-            if not known.changed:
+        for name, known in self._brokers.items():
+            if known.complete:
+                known.changed |= dict.fromkeys(self._partitions_of(name))
+            elif not known.changed:
                 continue
-            told = tuple(known.changed)
+            told, complete = tuple(known.changed), known.complete
             known.changed.clear()
-            described = (self._describe(broker, partition) for partition in told)
-            orders = tuple(order for order in described if order is not None)
-            if orders:
-                self._number += 1
-                known.sent[self._number] = told
-                known.sent_us = now_us
-                message = ReplicaOrders(term, known.epoch, self._number, orders)
-                self._send(known.ref, message)
+            known.complete = False
+            described = [(partition, self._describe(name, partition)) for partition in told]
+            gone = [partition for partition, order in described if order is None]
+            self._number += 1
+            known.sent[self._number] = SentOrders(told, complete, now_us)
+            message = ReplicaOrders(
+                term, known.epoch, self._number,
+                tuple(order for _, order in described if order is not None),
+                tuple(gone), tuple(filter(self._is_deleted, gone)), complete,
+            )  # fmt: skip
+            self._send(known.ref, message)
 
-    def done(self, done: ReplicaOrdersDone) -> tuple[TopicPartition, ...]:
-        """Note that a broker has carried out orders; return the partitions that they were about."""
+    def done(self, done: ReplicaOrdersDone) -> None:
+        """Note that a broker has carried out orders."""
         known = self._brokers.get(done.broker)
-        if known is None or known.epoch != done.broker_epoch:
-            return ()
-        return known.sent.pop(done.number, ())
+        if known is not None and known.epoch == done.broker_epoch:
+            known.sent.pop(done.number, None)
 
     def repeat(self, before_us: int) -> None:
         """Tell again with the next `flush` what was told before this time and not answered."""
         for known in self._brokers.values():
-            if known.sent and known.sent_us <= before_us:
-                for partitions in known.sent.values():
-                    known.changed |= dict.fromkeys(partitions)
-                known.sent.clear()
+            for number, sent in list(known.sent.items()):
+                if sent.sent_us <= before_us:
+                    known.changed |= dict.fromkeys(sent.partitions)
+                    known.complete = known.complete or sent.complete
+                    del known.sent[number]

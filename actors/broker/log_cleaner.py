@@ -80,10 +80,7 @@ class LogCleaner:
         reservations: Iterable[tuple[str, int, int, int]] = (),
         *,
         storage: PartitionStorage | None = None,
-<<<<<<< HEAD
         changes: ChangeLog | None = None,
-=======
->>>>>>> help-c
         loader: RecordLoader | None = None,
     ) -> None:
         """Begin with leases and reservations of the leader before, as in `PartitionState`."""
@@ -100,10 +97,7 @@ class LogCleaner:
         self._share_partitions = share_partitions
         self._storage = storage
         self._loader = loader
-<<<<<<< HEAD
         self._changes = changes
-=======
->>>>>>> help-c
         self._record = partial(effects.record, topic=partition.topic, partition=partition.partition)
 
     def clean_up(self) -> None:

@@ -22,11 +22,7 @@ from ...model.log.log import MemoryLog
 from ...model.log.producer_state import APPEND, FENCED, AppendVerdict, ProducerStateManager, Stored
 from ...model.log.record import NOT_IDEMPOTENT, NOWHERE
 from ...model.messages.client import (
-<<<<<<< HEAD
     ALL,
-    NOT_IDEMPOTENT,
-=======
->>>>>>> help-c
     Append,
     Appended,
     AppendFailed,
@@ -313,7 +309,6 @@ class Partition(Actor):
                 self.every(interval_ms * 1_000, FlushDue(), exactly=False)
             self.take_order()
 
-<<<<<<< HEAD
     # Orders
 
     @receives(ReplicaOrder)
@@ -382,32 +377,6 @@ class Partition(Actor):
         self.changes = ChangeLog(effects, None if storage is None else storage.journal)
         self.led = begin_epoch(
             self.audit, effects, self.partition, self.epoch, log, unclean=order.unclean
-=======
-    def begin(self, state: PartitionState | None) -> None:
-        """Make the parts, with the state of an earlier leader if there is one."""
-        effects = self.effects
-        self.resigned, self.has_begun = False, True
-        if state is not None:
-            self.lost_before = state.lost_before
-            self.log = MemoryLog.from_snapshot(state.log)
-            self.producers = ProducerStateManager(state.producers)
-            self.cursors = {name: Cursor.from_snapshot(cursor) for name, cursor in state.cursors}
-        storage = self.storage
-        if storage is not None and storage.cache_bytes is not None:
-            self.loader = RecordLoader(
-                effects, storage, self.log, storage.cache_bytes, self.windows
-            )
-        self.delayed_fetches = DelayedFetches(effects, self.log, self.cursors, self.loader)
-        self.log_cleaner = LogCleaner(
-            effects, self.partition, self.topic, self.epoch, self.log, self.cursors,
-            self.share_partitions,
-            *((state.leases, state.reservations) if state is not None else ()),
-            storage=storage, loader=self.loader,
-        )  # fmt: skip
-        self.reserve(self.first_reservations)
-        effects.every(
-            self.settings.log_retention_check_interval_ms * 1_000, CleanUp(), exactly=False
->>>>>>> help-c
         )
         self.cursors = {name: Cursor.from_snapshot(cursor) for name, cursor in state.cursors}
         self.delayed_fetches = DelayedFetches(effects, log, self.cursors, self.loader)
@@ -616,27 +585,12 @@ class Partition(Actor):
         return batch.stamped(offset, effects.true_now, self.epoch, producer_epoch)
 
     def store(self, batch: Batch, append: Append, asker: Ref) -> None:
-<<<<<<< HEAD
         """Add a batch to the log; it is visible once all in-sync replicas have it."""
         request, _, acks, producer_epoch, floor = append
         effects, log, replication = self.effects, self.log, self.replication
         log.add(batch)
         if producer_epoch != NOT_IDEMPOTENT:
             self.producers.appended(producer_epoch, floor, batch)
-=======
-        """Make a batch visible, and answer its producer."""
-        request, _, acks, _, floor = append
-        effects = self.effects
-        self.log.add(batch)
-        if batch.producer_epoch != NOT_IDEMPOTENT:
-            self.producers.appended(floor, batch)
-        recorder = self.append_recorders.get(batch.producer)
-        if recorder is None:
-            recorder = self.append_recorders[batch.producer] = effects.recorder(
-                kinds.APPENDED, self.partition, producer=batch.producer
-            )
-        recorder.batch(batch, self.epoch)
->>>>>>> help-c
         if self.loader is not None:
             self.loader.added(batch)
         if replication is None:

@@ -15,7 +15,8 @@ import attrs
 
 from ...model.events import kinds
 from ...model.log.producer_state import ProducerStateManager
-from ...model.messages.client import NOT_IDEMPOTENT, make_tuple
+from ...model.log.record import NOT_IDEMPOTENT
+from ...model.messages.client import make_tuple
 from ...model.messages.replication import ReplicaFetch
 from .loss_audit import judge
 

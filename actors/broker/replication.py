@@ -44,6 +44,10 @@ ALL: Final = -1
 """The acks of a producer that waits for all in-sync replicas."""
 
 
+REPEAT_US: Final = 1_000_000
+"""Time after which a proposal is sent again that was not answered."""
+
+
 @attrs.frozen
 class InSyncCheck:
     """Time to look for followers that lag, and to repeat a proposal that was not answered."""
@@ -307,6 +311,7 @@ class Replication:
                 proposal.partition_epoch, proposal.in_sync,
             )  # fmt: skip
         )
+        self._effects.after(REPEAT_US, InSyncCheck(), background=True)
 
     def confirm(self, state: ReplicaState) -> bool:
         """Take a newer state of this epoch; return whether something became visible."""

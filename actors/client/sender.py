@@ -18,12 +18,8 @@ import attrs
 
 from ...model.errors import ProducerFencedError
 from ...model.events import kinds
-<<<<<<< HEAD
-from ...model.messages.client import ALL, NOT_IDEMPOTENT, Append, Appended, make_tuple
-=======
 from ...model.log.record import NOT_IDEMPOTENT
-from ...model.messages.client import Append, Appended, make_tuple
->>>>>>> help-c
+from ...model.messages.client import ALL, Append, Appended, make_tuple
 from ...model.messages.cluster import InitProducer, ProducerEpoch
 from ...model.topics import TopicPartition
 from ...strategies.retry import backoff_us

@@ -23,15 +23,9 @@ defaults. For the messages that every batch needs."""
 
 # Producing
 
-<<<<<<< HEAD
-NOT_IDEMPOTENT: Final = -1
-"""The epoch of a producer that is not idempotent."""
-
 ALL: Final = -1
 """The acknowledgements of all in-sync replicas: Kafka's acks = all, which is -1."""
 
-=======
->>>>>>> help-c
 
 class Append(NamedTuple):
     """Asks a partition's leader to append a batch."""

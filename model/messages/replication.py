@@ -12,12 +12,19 @@ import attrs
 from ..log.batch import Batch
 from ..topics import Topic, TopicPartition
 from .address import Address
+from .cluster import Reservation
 
 Change: TypeAlias = tuple[Any, ...]
 """An entry of a partition's journal (model/partition_journal.py)."""
 
 NO_EPOCH: Final = -1
 """The epoch of a log without records."""
+
+
+def replica_name(partition: TopicPartition, broker: str, life: int) -> str:
+    """Return the name of the actor that is a replica, in one life of its broker's node."""
+    name = f"{partition}@{broker}"
+    return name if life == 1 else f"{name}#{life}"
 
 
 class ReplicaFetch(NamedTuple):
@@ -130,14 +137,12 @@ class ReplicaOrder:
     """The state."""
     leader_address: str | None
     """Name of the leader's actor; `None` while there is none."""
-    start_offset: int = 0
+    start_offset: int
     """Where a log begins that is new. Offsets below may have been used by logs that are lost."""
-    reservations: tuple[Any, ...] = ()
-    """What to keep for groups, as `Reservation`, if the leader's log is new."""
-    removed: bool = False
-    """Whether the broker is to remove its replica."""
-    deleted: bool = False
-    """Whether that is because the topic was deleted, so that external payloads go, too."""
+    reserved: int
+    """End of the offsets that the leader may use."""
+    reservations: tuple[Reservation, ...] = ()
+    """What a leader keeps for groups that have no consumer yet, unless it knows them."""
 
 
 @attrs.frozen
@@ -151,7 +156,13 @@ class ReplicaOrders:
     number: int
     """Number of the message."""
     orders: tuple[ReplicaOrder, ...]
-    """The orders."""
+    """The replicas that the broker has."""
+    removed: tuple[TopicPartition, ...] = ()
+    """Partitions of which it has no replica any more."""
+    deleted: tuple[TopicPartition, ...] = ()
+    """Those whose topic was deleted, so that their external payloads go as well."""
+    complete: bool = False
+    """Whether these are all: the broker has no replica of any other partition."""
 
 
 @attrs.frozen
