@@ -1,15 +1,20 @@
-"""A broker: leads partitions and hosts group coordinators, as child actors on its node.
+"""A broker: has replicas of partitions and hosts group coordinators, as child actors on its node.
 
-It may do so only while it has a lease from the controller. Each answered heartbeat renews the lease
-from the moment that the heartbeat was sent. A broker whose lease runs out ends its partitions
-itself, before the controller gives them to other brokers: a partition never has two leaders.
+It asks the controller that it knows to be active, and the next one when there is no answer. Orders
+carry the term of the controller: one that is active no more cannot disturb.
 
-A broker that is told to stop goes on until the controller has moved all of this to other brokers.
+Each answered heartbeat gives it a lease from the moment that the heartbeat was sent. When the lease
+ends, the controllers have fenced it, or soon will, and others coordinate its groups. Its replicas
+go on, as Kafka's do: a leader that is replaced can commit nothing any more, because its followers
+have left it. Only a partition in memory without another replica ends with the lease. The
+controllers let it begin anew on another broker, and it must not have two leaders.
+
+A broker that is told to stop goes on until others lead what they can lead.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -21,15 +26,22 @@ from ...model.messages.cluster import (
     CoordinatorHosted,
     Drop,
     HostCoordinator,
-    Lead,
-    Leading,
+    NotController,
     Register,
     Retire,
     ShutDown,
     ShutdownAllowed,
     StorageFailed,
 )
-from ..engine.actor import Actor, receives
+from ...model.messages.replication import (
+    ReplicaLeads,
+    ReplicaOrder,
+    ReplicaOrders,
+    ReplicaOrdersDone,
+    replica_name,
+)
+from ..controller_finder import ControllerFinder
+from ..engine.actor import Actor, Ended, receives
 from .coordinator import Coordinator
 from .partition import Partition
 
@@ -37,6 +49,11 @@ if TYPE_CHECKING:
     from ...model.settings import ClusterSettings
     from ...model.topics import TopicPartition
     from ..engine.ref import Ref
+    from .loss_audit import LossAudit
+
+
+SEARCH_US: Final = 100_000
+"""Pause before the next controller is asked, when no active one is known."""
 
 
 @attrs.frozen
@@ -45,35 +62,59 @@ class BrokerHeartbeatDue:
 
 
 @attrs.frozen
+class ControllerSearch:
+    """Time to ask the next controller, as the last one does not know which one is active."""
+
+
+@attrs.frozen
 class LeaseCheck:
     """Time to check whether the lease has been renewed."""
+
+
+@attrs.define(eq=False)
+class Replica:
+    """A replica on this broker."""
+
+    ref: Ref
+    """Its address."""
+    order: ReplicaOrder
+    """The last order that it got."""
 
 
 class Broker(Actor):
     """One broker, on a node of its own."""
 
-    def __init__(self, controller: Ref, settings: ClusterSettings) -> None:
-        self.controller = controller
+    def __init__(
+        self,
+        controllers: tuple[Ref, ...],
+        settings: ClusterSettings,
+        audit: LossAudit,
+        rack: str | None = None,
+    ) -> None:
+        self.finder = ControllerFinder(controllers)
         self.settings = settings
-        self.partitions: dict[TopicPartition, Leading] = {}
-        """The partitions that it leads."""
+        self.audit = audit
+        self.rack = rack
+        self.term = 0
+        """The highest term of a controller that it has heard of."""
+        self.epoch = -1
+        """Its broker epoch; -1 before it is registered."""
+        self.replicas: dict[TopicPartition, Replica] = {}
+        """Its replicas."""
+        self.ending: dict[TopicPartition, Ref] = {}
+        """Replicas that were told to end. One of the same partition has to wait for that."""
+        self.waiting: dict[TopicPartition, ReplicaOrder] = {}
+        """Orders that wait for the end of an earlier replica."""
         self.coordinators: dict[str, CoordinatorHosted] = {}
         """The coordinators that it hosts, by group."""
-        self.registrations = 1
-        """Counts its registrations since the node started."""
-        self.registered = False
+        self.has_lease = False
         self.lease_end_us = 0
         """When the lease ends, on this node's clock."""
+        self.searching = False
+        """Whether it is about to ask the next controller."""
         self.stopping = False
-        self.ready: set[TopicPartition] = set()
-        """The partitions on disk that have read their logs."""
         self.failed = False
         """Whether its disk has failed."""
-
-    @property
-    def session(self) -> tuple[int, int]:
-        """Identifies its registration: after each, a broker starts without partitions."""
-        return (self.life, self.registrations)
 
     def started(self) -> None:
         self.every(
@@ -81,88 +122,97 @@ class Broker(Actor):
         )
         self.on_beat(BrokerHeartbeatDue())
 
+    # The controller
+
     @receives(BrokerHeartbeatDue)
     def on_beat(self, beat: BrokerHeartbeatDue) -> None:
-        if self.registered:
-            heartbeat = BrokerHeartbeat(self.ref.name, self.session, self.now, self.stopping)
-            self.send(self.controller, heartbeat)
+        controller, name = self.finder.to_ask(), self.ref.name
+        if self.epoch < 0:
+            self.send(controller, Register(name, self.life, self.rack, self.now))
         else:
-            self.send(self.controller, Register(self.ref.name, self.session, self.now))
+            self.send(controller, BrokerHeartbeat(name, self.epoch, self.now, self.stopping))
+
+    @receives(NotController)
+    def on_not_controller(self, refused: NotController) -> None:
+        if self.finder.refused(self.sender, refused.active):
+            self.on_beat(BrokerHeartbeatDue())
+        elif refused.active is None and not self.searching:
+            self.searching = True
+            self.after(SEARCH_US, ControllerSearch(), background=True)
+
+    @receives(ControllerSearch)
+    def on_controller_search(self, search: ControllerSearch) -> None:
+        self.searching = False
+        self.on_beat(BrokerHeartbeatDue())
+
+    def obeys(self, term: int) -> bool:
+        """Whether the message being handled is of the latest controller that it has heard of."""
+        if term < self.term:
+            return False
+        self.term = term
+        return True
+
+    @receives(BrokerAlive)
+    def on_alive(self, alive: BrokerAlive) -> None:
+        if alive.life != self.life or not self.obeys(alive.term):
+            return
+        self.finder.found(self.sender)
+        self.epoch = alive.epoch
+        lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
+        self.lease_end_us = max(self.lease_end_us, lease_end_us)
+        if not self.has_lease and self.lease_end_us > self.now:
+            self.has_lease = True
+            self.on_lease_check(LeaseCheck())
+
+    @receives(BrokerUnknown)
+    def on_unknown(self, unknown: BrokerUnknown) -> None:
+        if unknown.epoch == self.epoch and self.obeys(unknown.term):
+            self.finder.found(self.sender)
+            self.epoch = -1
+            self.on_beat(BrokerHeartbeatDue())
+
+    @receives(LeaseCheck)
+    def on_lease_check(self, check: LeaseCheck) -> None:
+        left_us = self.lease_end_us - self.now
+        if left_us > 0:
+            self.after(left_us, check, background=True)
+        else:
+            self.end_lease()
+
+    def end_lease(self) -> None:
+        """Give up what others may have by now."""
+        self.has_lease = False
+        only = [
+            partition
+            for partition, replica in self.replicas.items()
+            if self.settings.storage == "memory" and len(replica.order.state.replicas) == 1
+        ]
+        self.record(
+            kinds.BROKER_FENCED, count=len(only),
+            reason="no answer from the controller within the broker session timeout",
+        )  # fmt: skip
+        for partition in only:
+            self.drop(Drop(partition, lost=True))
+        for coordinating in self.coordinators.values():
+            self.send(coordinating.ref, Retire())
+        self.coordinators.clear()
+        if self.stopping:
+            self.stop()
+
+    # Stopping
 
     @receives(ShutDown)
     def on_shut_down(self, shut_down: ShutDown) -> None:
         self.stopping = True
-        if self.registered:
+        if self.epoch >= 0 and self.has_lease:
             self.on_beat(BrokerHeartbeatDue())
         else:
             self.stop()
 
     @receives(ShutdownAllowed)
     def on_shutdown_allowed(self, allowed: ShutdownAllowed) -> None:
-        if allowed.session == self.session:
+        if allowed.epoch == self.epoch and self.obeys(allowed.term):
             self.stop()
-
-    @receives(BrokerAlive)
-    def on_alive(self, alive: BrokerAlive) -> None:
-        if alive.session != self.session:
-            return
-        lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
-        self.lease_end_us = max(self.lease_end_us, lease_end_us)
-        if not self.registered:
-            self.registered = True
-            self.on_lease_check(LeaseCheck())
-
-    @receives(LeaseCheck)
-    def on_lease_check(self, check: LeaseCheck) -> None:
-        if self.registered:
-            left_us = self.lease_end_us - self.now
-            if left_us > 0:
-                self.after(left_us, check, background=True)
-            else:
-                self.step_down("no answer from the controller within the broker session timeout")
-
-    @receives(BrokerUnknown)
-    def on_unknown(self, unknown: BrokerUnknown) -> None:
-        if unknown.session == self.session and self.registered:
-            self.step_down("removed by the controller")
-
-    def step_down(self, reason: str) -> None:
-        """Give up all partitions and coordinators, which others may have by now; register again."""
-        self.record(kinds.BROKER_FENCED, count=len(self.partitions), reason=reason)
-        for partition, leading in self.partitions.items():
-            self.send(leading.ref, Drop(partition, lost=True))
-        for coordinating in self.coordinators.values():
-            self.send(coordinating.ref, Retire())
-        self.partitions.clear()
-        self.ready.clear()
-        self.coordinators.clear()
-        self.registered = False
-        self.registrations += 1
-        if self.stopping:
-            self.stop()
-        else:
-            self.on_beat(BrokerHeartbeatDue())
-
-    @receives(Lead)
-    def on_lead(self, lead: Lead) -> None:
-        known = self.partitions.get(lead.partition)
-        if known is None or known.epoch < lead.epoch:
-            name = f"{lead.partition}" + (f"@{lead.epoch}" if lead.epoch else "")
-            if known is not None and self.settings.storage == "disk":
-                self.ready.discard(lead.partition)
-                self.send(known.ref, Drop(lead.partition, lost=True))  # one actor writes the files
-            ref = self.spawn(Partition, name, lead, self.ref, self.settings)
-            known = self.partitions[lead.partition] = Leading(lead.partition, lead.epoch, ref)
-            if self.settings.storage == "disk":
-                return  # the partition says so itself, once it has read its log
-        if self.settings.storage == "memory" or known.partition in self.ready:
-            self.send(self.controller, known)
-
-    @receives(Leading)
-    def on_leading(self, leading: Leading) -> None:
-        if self.partitions.get(leading.partition) == leading:
-            self.ready.add(leading.partition)
-            self.send(self.controller, leading)
 
     @receives(StorageFailed)
     def on_storage_failed(self, failed: StorageFailed) -> None:
@@ -171,15 +221,69 @@ class Broker(Actor):
             self.record(kinds.STORAGE_FAILED, reason=failed.reason)
             self.stop()
 
-    @receives(Drop)
-    def on_drop(self, drop: Drop) -> None:
-        leading = self.partitions.pop(drop.partition, None)
-        self.ready.discard(drop.partition)
-        if leading is not None:
-            self.send(leading.ref, drop)
+    # Replicas
+
+    @receives(ReplicaOrders)
+    def on_replica_orders(self, orders: ReplicaOrders) -> None:
+        if orders.broker_epoch != self.epoch or not self.obeys(orders.term):
+            return
+        removed = list(orders.removed)
+        if orders.complete:
+            wanted = {order.partition for order in orders.orders}
+            removed += [partition for partition in self.replicas if partition not in wanted]
+        deleted = set(orders.deleted)
+        for partition in removed:
+            self.drop(Drop(partition, lost=False, deleted=partition in deleted))
+        for order in orders.orders:
+            self.carry_out(order)
+        self.reply(ReplicaOrdersDone(self.ref.name, self.epoch, orders.number))
+
+    def carry_out(self, order: ReplicaOrder) -> None:
+        partition = order.partition
+        known = self.replicas.get(partition)
+        if known is not None and known.order.topic.id == order.topic.id:
+            known.order = order
+            self.send(known.ref, order)
+            return
+        if known is not None:  # the topic was deleted, and there is another one of its name
+            self.drop(Drop(partition, lost=False, deleted=True))
+        if partition in self.ending:
+            self.waiting[partition] = order
+            return
+        name = replica_name(partition, self.ref.name, self.life)
+        ref = self.spawn(
+            Partition, name, order, self.ref, self.epoch, self.settings, self.finder.controllers,
+            self.audit,
+        )  # fmt: skip
+        self.replicas[partition] = Replica(ref, order)
+
+    def drop(self, drop: Drop) -> None:
+        """Have a replica end, if there is one."""
+        self.waiting.pop(drop.partition, None)
+        replica = self.replicas.pop(drop.partition, None)
+        if replica is not None:
+            self.ending[drop.partition] = replica.ref
+            self.watch(replica.ref)
+            self.send(replica.ref, drop)
+
+    @receives(Ended)
+    def on_ended(self, ended: Ended) -> None:
+        for partition in [tp for tp, ref in self.ending.items() if ref is ended.ref]:
+            del self.ending[partition]
+            order = self.waiting.pop(partition, None)
+            if order is not None:
+                self.carry_out(order)
+
+    @receives(ReplicaLeads)
+    def on_replica_leads(self, leads: ReplicaLeads) -> None:
+        self.send(self.finder.current, leads)
+
+    # Coordinators
 
     @receives(HostCoordinator)
     def on_coordinate(self, coordinate: HostCoordinator) -> None:
+        if not self.obeys(coordinate.term):
+            return
         known = self.coordinators.get(coordinate.group)
         if known is None or known.epoch < coordinate.epoch:
             epoch = f"@{coordinate.epoch}" if coordinate.epoch else ""
@@ -187,8 +291,8 @@ class Broker(Actor):
                 Coordinator,
                 f"group-{coordinate.group}{epoch}",
                 coordinate,
-                self.controller,
+                self.finder.controllers,
             )
             known = CoordinatorHosted(coordinate.group, coordinate.epoch, ref)
             self.coordinators[coordinate.group] = known
-        self.send(self.controller, known)
+        self.reply(known)

@@ -21,8 +21,8 @@ import attrs
 
 from ...model.consensus import messages as raft
 from ...model.consensus.effects import RaftSettings
-from ...model.events import kinds
 from ...model.errors import BadValueError
+from ...model.events import kinds
 from ...model.messages.cluster import (
     BrokerAlive,
     BrokerHeartbeat,

@@ -44,6 +44,7 @@ from ...model.messages.client import (
 )
 from ...model.messages.cluster import (
     Drop,
+    NotController,
     RecordsReserved,
     Reservation,
     Reserve,
@@ -80,6 +81,7 @@ from ...model.messages.share import (
     SubscriptionConfig,
 )
 from ...model.partition_journal import JournaledState, cursor_entry, entries_of, terms_entry
+from ..controller_finder import ControllerFinder
 from ..engine.actor import Actor, Ended, receives
 from ..engine.disk import DiskFailed, FolderRead, FramesRead
 from .change_log import ChangeLog
@@ -90,6 +92,7 @@ from .group_writer import GroupWritten
 from .journal import RetryJournal, SnapshotDurable
 from .log_cleaner import CleanUp, GroupLease, LogCleaner
 from .loss_audit import begin_epoch
+from .partition_director import RESERVE
 from .partition_storage import (
     CompactionStored,
     FlushDue,
@@ -116,12 +119,8 @@ if TYPE_CHECKING:
     from .loss_audit import LedEpoch, LossAudit
     from .partition_storage import FrameCodec
 
-RESERVE: Final = 100_000
-"""Number of offsets that a leader reserves at a time.
-
-All the controller knows about a partition's log is what its leader has reserved. The successor of a
-crashed leader begins there: no offset is ever given to two records, at the price of a gap.
-"""
+RETRY_RESERVE_US: Final = 500_000
+"""Time after which a leader asks again for offsets, if it has none left."""
 
 LIVENESS_CHECK_US: Final = 1_000_000
 """Interval between two checks of the members of share groups."""
@@ -131,6 +130,11 @@ BALANCE_EVERY: Final = 5
 
 NO_REQUEST: Final = 0
 """The request number of an answer to a heartbeat, which has none."""
+
+
+@attrs.frozen
+class RetryReserve:
+    """Time to ask again for offsets."""
 
 
 @attrs.frozen
@@ -159,7 +163,7 @@ class Partition(Actor):
         broker: Ref,
         broker_epoch: int,
         settings: ClusterSettings,
-        controller: Ref,
+        controllers: tuple[Ref, ...],
         audit: LossAudit,
     ) -> None:
         """Be a replica on a broker, as the first order says."""
@@ -173,7 +177,8 @@ class Partition(Actor):
         self.broker = broker.name
         self.broker_epoch = broker_epoch
         self.settings = settings
-        self.controller = controller
+        self.controllers = controllers
+        self.finder = ControllerFinder(controllers)
         self.audit = audit.of(order.partition)
         self.is_ready = False
         """Whether the log is read."""
@@ -198,6 +203,8 @@ class Partition(Actor):
         self.reserved = 0
         """Offsets below this may be given to records."""
         self.reserve_requested = 0
+        self.awaits_offsets = False
+        """Whether it is about to ask again for offsets."""
         self.append_recorders: dict[str, Recorder] = {}
         """Record appended batches, by producer."""
         self.commit_recorders: dict[tuple[str, str], Recorder] = {}
@@ -501,15 +508,17 @@ class Partition(Actor):
 
     def propose(self, proposal: AlterPartition) -> None:
         """Ask the controller to change the in-sync set."""
-        self.send(self.controller, proposal)
+        self.send(self.finder.to_ask(), proposal)
 
     @receives(PartitionAltered)
     def on_partition_altered(self, altered: PartitionAltered) -> None:
+        self.finder.answered()
         if altered.state.leader_epoch == self.epoch and not self.resigned:
             self.confirm(altered.state)
 
     @receives(AlterRefused)
     def on_alter_refused(self, refused: AlterRefused) -> None:
+        self.finder.answered()
         if self.replication is not None:
             self.replication.refuse(refused.leader_epoch, refused.partition_epoch)
 
@@ -525,7 +534,11 @@ class Partition(Actor):
         log = self.log
         self.reply(
             ReplicaView(
-                self.broker, not self.resigned, self.epoch, log.start_offset, log.end_offset,
+                self.broker,
+                not self.resigned,
+                self.epoch,
+                log.start_offset,
+                log.end_offset,
                 log.high_watermark,
             )  # fmt: skip
         )
@@ -577,10 +590,10 @@ class Partition(Actor):
         end_offset = offset + batch.count
         if end_offset + RESERVE // 2 > self.reserve_requested:
             self.reserve_requested = end_offset + RESERVE
-            reserve = Reserve(self.partition, self.epoch, self.reserve_requested)
-            effects.send(self.controller, reserve)
+            self.request_offsets()
         if end_offset > self.reserved:
             effects.send(asker, TooFarAhead(request))
+            self.await_offsets()
             return None
         return batch.stamped(offset, effects.true_now, self.epoch, producer_epoch)
 
@@ -741,9 +754,37 @@ class Partition(Actor):
         else:
             self.send(asker, OutOfOrder(append.request))
 
+    def request_offsets(self) -> None:
+        """Ask for the offsets that are needed beyond those that are reserved."""
+        reserve = Reserve(self.partition, self.epoch, self.reserve_requested)
+        self.send(self.finder.to_ask(), reserve)
+
+    def await_offsets(self) -> None:
+        """Ask again after a while: the request or the answer may be lost."""
+        if not self.awaits_offsets:
+            self.awaits_offsets = True
+            self.after(RETRY_RESERVE_US, RetryReserve(), background=True)
+
+    @receives(RetryReserve)
+    def on_retry_reserve(self, retry: RetryReserve) -> None:
+        self.awaits_offsets = False
+        if self.reserved < self.reserve_requested and not self.resigned:
+            self.request_offsets()
+            self.await_offsets()
+
+    @receives(NotController)
+    def on_not_controller(self, refused: NotController) -> None:
+        if not self.finder.refused(self.sender, refused.active):
+            return
+        if self.reserved < self.reserve_requested and not self.resigned:
+            self.request_offsets()
+        if self.replication is not None:
+            self.replication.check()
+
     @receives(Reserved)
     def on_reserved(self, reserved: Reserved) -> None:
         self.reserved = max(self.reserved, reserved.up_to)
+        self.finder.answered()
 
     # Consuming: groups that commit offsets
 
@@ -953,7 +994,7 @@ class Partition(Actor):
         if self.dead_letter_ref is None:
             name = f"{self.partition}@{self.ref.name}/dead-letters"
             self.dead_letter_ref = self.spawn(
-                DeadLetterProducer, name, self.controller, on_failure="restart"
+                DeadLetterProducer, name, self.controllers, on_failure="restart"
             )
         return self.dead_letter_ref
 

@@ -329,7 +329,10 @@ class PartitionDirector:
         if entries:
             start = image.reserved.get(partition, RESERVE)
             topic, number = partition
-            anew = (("log_start", topic, number, start), ("reserved", topic, number, start + RESERVE))
+            anew = (
+                ("log_start", topic, number, start),
+                ("reserved", topic, number, start + RESERVE),
+            )
             self._make(anew)
             self.change(entries, reason)
 

@@ -227,9 +227,7 @@ class ReplicaFollower:
         self._fetching = False
         if not self._judged:
             self._judged = True
-            judge(
-                self._audit, self._effects, self._partition, fetched.leader_epoch, self._log
-            )
+            judge(self._audit, self._effects, self._partition, fetched.leader_epoch, self._log)
         if self._storage is None:
             for batch in fetched.batches:
                 self._add(batch)
@@ -290,9 +288,7 @@ class ReplicaFollower:
             batches = list(self._writing)
             self._writing.clear()
             self._on_disk = batches
-            if len(batches) == 1 and storage.write_at_once(batches[0]):
-                self._add_written()
-            elif storage.write(batches):
+            if (len(batches) == 1 and storage.write_at_once(batches[0])) or storage.write(batches):
                 self._add_written()
         if not self._writing and not self._on_disk and self._fetched is not None:
             self._take_state(self._fetched)

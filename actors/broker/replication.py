@@ -307,8 +307,12 @@ class Replication:
     def _send_proposal(self, proposal: Proposal) -> None:
         self._propose(
             AlterPartition(
-                self._partition, self._broker, self._broker_epoch, self._epoch,
-                proposal.partition_epoch, proposal.in_sync,
+                self._partition,
+                self._broker,
+                self._broker_epoch,
+                self._epoch,
+                proposal.partition_epoch,
+                proposal.in_sync,
             )  # fmt: skip
         )
         self._effects.after(REPEAT_US, InSyncCheck(), background=True)

@@ -291,4 +291,3 @@ class ReplicaSet:
         self.state = TABLE[self.state][InSyncEvent.REFUSED]
         self.proposed = None
         self._count()
-

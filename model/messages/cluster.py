@@ -9,7 +9,6 @@ from ..topics import Topic, TopicPartition
 from .address import Address
 from .group import StoredGroup
 from .mappings import read_only
-from .partition_state import PartitionState
 
 # Metadata. Clients keep the controller's answer, and ask again when a partition's leader refuses.
 
@@ -73,7 +72,15 @@ class ProducerEpoch:
     """Epoch to produce with."""
 
 
-# Administration: users ask the controller.
+@attrs.frozen
+class NotController:
+    """The answer of a controller that is not active to whatever it is asked."""
+
+    active: Address | None
+    """The active controller; `None` if it is not known."""
+
+
+# Administration: users ask the controller. A request that is repeated is carried out once.
 
 
 @attrs.frozen
@@ -110,6 +117,8 @@ class CreateTopic:
     Answered by `RequestDone` or `RequestRefused`.
     """
 
+    request: int
+    """Number of the request."""
     topic: Topic
     """The topic."""
 
@@ -121,6 +130,8 @@ class DeleteTopic:
     Answered by `RequestDone` or `RequestRefused`.
     """
 
+    request: int
+    """Number of the request."""
     name: str
     """Name of the topic."""
 
@@ -132,6 +143,8 @@ class CreatePartitions:
     Answered by `RequestDone` or `RequestRefused`.
     """
 
+    request: int
+    """Number of the request."""
     name: str
     """Name of the topic."""
     partitions: int
@@ -145,6 +158,8 @@ class CreateGroup:
     Answered by `RequestDone` or `RequestRefused`.
     """
 
+    request: int
+    """Number of the request."""
     name: str
     """Name of the group."""
     config: GroupConfig
@@ -169,18 +184,20 @@ class RequestRefused:
     """The reason, as a text for people."""
 
 
-# Brokers and the controller
+# Brokers and the controller. Orders carry the term in which the controller is active: a broker
+# ignores those of an older term than it has seen, whose controller is active no more.
 
 
 @attrs.frozen
 class Register:
-    """Registers a broker that leads nothing yet. Answered by `BrokerAlive`."""
+    """Registers a process of a broker. Answered by `BrokerAlive`."""
 
     broker: str
     """Name of the broker."""
-    session: tuple[int, int]
-    """Session of the broker: the number of its life, and of its registration in this life. The
-    partitions and coordinators of an older session are lost."""
+    life: int
+    """Number of the process: its node has been started so often."""
+    rack: str | None
+    """The rack it stands in."""
     sent_us: int
     """Time of sending, on the broker's clock."""
 
@@ -191,12 +208,12 @@ class BrokerHeartbeat:
 
     broker: str
     """Name of the broker."""
-    session: tuple[int, int]
-    """Session of the broker, as in `Register`."""
+    epoch: int
+    """Epoch of the broker."""
     sent_us: int
     """Time of sending, on the broker's clock."""
     wants_shutdown: bool = False
-    """Whether the broker wants to stop, once others have its partitions and coordinators."""
+    """Whether the broker wants to stop, once others lead what they can."""
 
 
 @attrs.frozen
@@ -206,28 +223,36 @@ class ShutDown:
 
 @attrs.frozen
 class ShutdownAllowed:
-    """A broker that wants to stop has no partitions and coordinators any more."""
+    """A broker that wants to stop leads nothing any more that others could lead."""
 
-    session: tuple[int, int]
-    """Session of the broker, as in `Register`."""
+    epoch: int
+    """Epoch of the broker."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen
 class BrokerAlive:
-    """The broker is registered, and may lead until its session timeout after `sent_us`."""
+    """The broker is registered. Its lease lasts for its session timeout after `sent_us`."""
 
-    session: tuple[int, int]
-    """Session of the broker, as in `Register`."""
+    life: int
+    """Number of the process that is registered."""
     sent_us: int
     """Time of sending of the message that this answers, on the broker's clock."""
+    epoch: int
+    """Epoch of the broker: higher than that of all registrations before."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen
 class BrokerUnknown:
-    """The broker is not registered, or not with this session: it has to register anew."""
+    """The broker is not registered, or not with this epoch: it has to register anew."""
 
-    session: tuple[int, int]
-    """Session of the broker, as in `Register`."""
+    epoch: int
+    """Epoch of the broker, as in the heartbeat."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen
@@ -251,40 +276,6 @@ class Reserved:
 
 
 @attrs.frozen
-class Lead:
-    """Makes a broker the leader of a partition. Answered by `Leading`."""
-
-    partition: TopicPartition
-    """The partition."""
-    topic: Topic
-    """Its topic."""
-    epoch: int
-    """Epoch of the new leader."""
-    start_offset: int
-    """Offset of the next record, if no state is handed over."""
-    reserved: int
-    """End of the offsets that the leader may use."""
-    controller: Address
-    """Address of the controller."""
-    state: PartitionState | None = None
-    """Log, cursors and producers of the leader before; `None` if it is lost."""
-    reservations: tuple[Reservation, ...] = ()
-    """What to keep for groups, if no state is handed over."""
-
-
-@attrs.frozen
-class Leading:
-    """A broker leads a partition."""
-
-    partition: TopicPartition
-    """The partition."""
-    epoch: int
-    """Epoch of the leader."""
-    ref: Address
-    """Address of the partition's actor."""
-
-
-@attrs.frozen
 class ReserveRecords:
     """Makes a leader keep records for groups. Answered by `RecordsReserved`."""
 
@@ -305,25 +296,13 @@ class RecordsReserved:
 
 
 @attrs.frozen
-class HandOver:
-    """Tells a leader to hand its partition over to another broker."""
-
-    partition: TopicPartition
-    """The partition."""
-    to: Address
-    """Address of the other broker."""
-    epoch: int
-    """Epoch of the new leader."""
-
-
-@attrs.frozen
 class Drop:
-    """Tells a leader to stop: the topic was deleted, or the broker may not lead any more."""
+    """Tells a replica to end: its broker is to have none of the partition any more."""
 
     partition: TopicPartition
     """The partition."""
     lost: bool
-    """Whether to record the records as lost; not for a deleted topic."""
+    """Whether to record the records as lost."""
     deleted: bool = False
     """Whether the topic was deleted, so that its external payloads are not needed any more."""
 
@@ -350,6 +329,8 @@ class HostCoordinator:
     """Metadata of the cluster."""
     state: StoredGroup
     """The group as its log has it: a new coordinator goes on from there."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen

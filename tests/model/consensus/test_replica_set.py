@@ -19,7 +19,9 @@ LAG_US = 1_000
 BROKERS = ("a", "b", "c")
 
 
-def state(in_sync: tuple[str, ...] = BROKERS, epoch: int = 0, unclean: bool = False) -> ReplicaState:
+def state(
+    in_sync: tuple[str, ...] = BROKERS, epoch: int = 0, unclean: bool = False
+) -> ReplicaState:
     return ReplicaState(BROKERS, in_sync, "a", 5, epoch, unclean)
 
 
