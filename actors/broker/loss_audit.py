@@ -67,15 +67,20 @@ def begin_epoch(
     epoch: int,
     log: MemoryLog,
     *,
+    alone: bool,
     unclean: bool,
 ) -> LedEpoch:
-    """Begin an epoch with a log, and record what it lacks of what earlier leaders have promised."""
+    """Begin an epoch with a log, and record what it lacks of what earlier leaders have promised.
+
+    What the only replica has lost, it has recorded itself.
+    """
     if audit.visible_to < 0:
         audit.visible_to = log.end_offset
-    judge(audit, effects, partition, epoch, log)
-    if audit.visible_to > log.end_offset:
-        _record_unseen(audit, effects, partition, log, unclean=unclean)
-        audit.visible_to = log.end_offset
+    if not alone:
+        judge(audit, effects, partition, epoch, log)
+        if audit.visible_to > log.end_offset:
+            _record_unseen(audit, effects, partition, log, unclean=unclean)
+    audit.visible_to = min(audit.visible_to, log.end_offset)
     led = LedEpoch(epoch, log)
     audit.epochs = [each for each in audit.epochs if each.answered]
     audit.epochs.append(led)

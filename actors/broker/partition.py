@@ -383,8 +383,9 @@ class Partition(Actor):
             storage.begin_epoch(log)
         self.changes = ChangeLog(effects, None if storage is None else storage.journal)
         self.led = begin_epoch(
-            self.audit, effects, self.partition, self.epoch, log, unclean=order.unclean
-        )
+            self.audit, effects, self.partition, self.epoch, log,
+            alone=len(order.replicas) == 1, unclean=order.unclean,
+        )  # fmt: skip
         self.cursors = {name: Cursor.from_snapshot(cursor) for name, cursor in state.cursors}
         self.delayed_fetches = DelayedFetches(effects, log, self.cursors, self.loader)
         self.log_cleaner = LogCleaner(
@@ -442,15 +443,11 @@ class Partition(Actor):
         self.cursors.clear()
 
     def advance_alone(self) -> None:
-        """Move the high watermark to the end of the log: there is no other replica."""
-        log = self.log
-        while log.high_watermark < log.end_offset:
-            for batch in log.pieces(log.high_watermark, log.end_offset):
-                end = batch.base_offset + batch.count
-                if end > self.audit.visible_to:
-                    self.audit.visible_to = end
-                    self.record_appended(batch)
-            log.high_watermark = log.end_offset
+        """Make the whole log visible, as there is no other replica."""
+        log, audit = self.log, self.audit
+        for batch in log.pieces(audit.visible_to, log.end_offset):
+            self.record_appended(batch)  # written, but not yet recorded when the process ended
+        audit.visible_to = log.high_watermark = log.end_offset
 
     def note(self, entry: Entry) -> None:
         """Write a change of the state, and replicate it."""
@@ -603,7 +600,7 @@ class Partition(Actor):
         effects, log, replication = self.effects, self.log, self.replication
         log.add(batch)
         if producer_epoch != NOT_IDEMPOTENT:
-            self.producers.appended(producer_epoch, floor, batch)
+            self.producers.appended(floor, batch)
         if self.loader is not None:
             self.loader.added(batch)
         if replication is None:
@@ -822,7 +819,7 @@ class Partition(Actor):
             epoch=claim.generation,
         )  # fmt: skip
         log, unconsumed = self.log, self.first_offset("unconsumed")
-        self.reply(Claimed(claim.request, log.start_offset, log.end_offset, unconsumed))
+        self.reply(Claimed(claim.request, log.start_offset, log.high_watermark, unconsumed))
         # The fetches of the owner before are fenced now.
         self.delayed_fetches.try_complete()
 
@@ -838,7 +835,7 @@ class Partition(Actor):
         lease = self.log_cleaner.leases.get(group)
         if lease is not None:
             lease.heard_us = self.effects.now
-        offset = min(offset, self.log.end_offset)
+        offset = min(offset, self.log.high_watermark)
         before = cursor.commit(offset)
         self.note(("commit", group, offset, epoch))
         if begun is not None:
@@ -873,7 +870,7 @@ class Partition(Actor):
         """Find the offset at which a new group begins."""
         log = self.log
         if start in ("latest", "none"):
-            return log.end_offset
+            return log.high_watermark
         if start == "earliest":
             return log.start_offset
         committed = [c.committed for c in self.cursors.values() if c.committed is not None]
@@ -1031,8 +1028,9 @@ class Partition(Actor):
         if self.resigned:
             self.reply(NotLeader(find.request))
         else:
-            offset = self.log.offset_at_append_time(find.since_us)
-            self.reply(FoundOffset(find.request, offset, self.log.end_offset))
+            end = self.log.high_watermark
+            offset = min(self.log.offset_at_append_time(find.since_us), end)
+            self.reply(FoundOffset(find.request, offset, end))
 
     @receives(Inspect)
     def on_inspect(self, inspect: Inspect) -> None:
@@ -1043,10 +1041,10 @@ class Partition(Actor):
                 self.broker,
                 self.epoch,
                 log.start_offset,
-                log.end_offset,
+                log.high_watermark,
                 {n: c.committed for n, c in cursors.items() if c.committed is not None},
                 {n: c.owner for n, c in cursors.items() if c.owner is not None},
-                log.count_between(log.start_offset, log.end_offset),
+                log.count_between(log.start_offset, log.high_watermark),
                 {n: self.lag(c) for n, c in cursors.items()},
                 self.lost_before,
             )
@@ -1056,8 +1054,8 @@ class Partition(Actor):
         """Count the records that a group has not consumed."""
         log = self.log
         if cursor.committed is None:
-            return log.count_between(log.start_offset, log.end_offset)
-        return cursor.undone() + log.count_between(cursor.next, log.end_offset)
+            return log.count_between(log.start_offset, log.high_watermark)
+        return cursor.undone() + log.count_between(cursor.next, log.high_watermark)
 
     @receives(CleanUp)
     def on_clean_up(self, clean_up: CleanUp) -> None:
