@@ -99,8 +99,8 @@ class DelayedFetches:
             self._timer.cancel()
         self._timer_us = due_us
         # Fetches at the end of the log have no records to deliver: the system may be idle.
-        end_offset = self._log.end_offset
-        idle = all(fetch.offset >= end_offset for fetch, _ in self.waiting.values())
+        end = self._log.high_watermark
+        idle = all(fetch.offset >= end for fetch, _ in self.waiting.values())
         delay_us = max(0, due_us - self._effects.now)
         self._timer = self._effects.after(delay_us, WaitOver(), background=idle)
 
@@ -115,9 +115,10 @@ class DelayedFetches:
                 effects.send(sender, Fenced(request, cursor.generation if cursor else -1))
                 return True
         log = self._log
-        end_offset = log.end_offset
+        end_offset, end = log.end_offset, log.high_watermark
         if wait and max_wait_us and log.start_offset <= offset <= end_offset:
-            if offset == end_offset and min_bytes:
+            # As in Kafka, an offset that others cannot read yet is not out of range.
+            if offset >= end and min_bytes:
                 return False
             # A minimum of one byte, the default, needs no sum.
             if min_bytes > 1 and log.available_bytes(offset) < min_bytes:
@@ -126,11 +127,13 @@ class DelayedFetches:
         if loader is not None and not loader.is_simple(offset) and log.start_offset <= offset:
             return self._answer_from_disk(loader, fetch, sender, wait=wait)
         try:
-            batches = log.read(offset, max_bytes=max_bytes)
+            batches = log.read(
+                offset, max_bytes=max_bytes, up_to=None if end == end_offset else end
+            )
         except OffsetOutOfRangeError:
-            effects.send(sender, OutOfRange(request, log.start_offset, end_offset))
+            effects.send(sender, OutOfRange(request, log.start_offset, end))
             return True
-        effects.send(sender, make_tuple(Fetched, (request, batches, end_offset)))
+        effects.send(sender, make_tuple(Fetched, (request, batches, end)))
         return True
 
     def _answer_from_disk(
@@ -149,14 +152,14 @@ class DelayedFetches:
                 return False
             self._effects.send(sender, RecordsDamaged(request, *damaged))
             return True
-        end = loader.readable_to(offset)
+        end = min(loader.readable_to(offset), log.high_watermark)
         missing = loader.missing(offset, min(end, log.reached_by(offset, max_bytes)))
         if missing:
             self._loading[sender, request] = fetch
             loader.load(missing, lambda: self._loaded(sender, request))
             return True
         batches = log.read(offset, max_bytes=max_bytes, up_to=end)
-        self._effects.send(sender, make_tuple(Fetched, (request, batches, log.end_offset)))
+        self._effects.send(sender, make_tuple(Fetched, (request, batches, log.high_watermark)))
         return True
 
     def _loaded(self, sender: Ref, request: int) -> None:

@@ -150,7 +150,7 @@ class LogCleaner:
         log = self._log
         positions = [cursor.committed or log.start_offset for cursor in self._cursors.values()]
         positions += [reserved.offset for reserved in self.reservations.values()]
-        return min(positions, default=log.end_offset)
+        return min(positions, default=log.high_watermark)
 
     def _removal_limit(self) -> int:
         """The offset before which all records can be removed."""
@@ -159,18 +159,19 @@ class LogCleaner:
         if topic.retention_us is not None:
             limit = log.offset_at_append_time(self._effects.true_now - topic.retention_us)
         elif topic.cleanup == "acknowledged":
-            limit = log.end_offset
+            limit = log.high_watermark
         if topic.retention_bytes is not None:
             limit = max(limit, log.offset_for_bytes(topic.retention_bytes))
         if topic.retain_unconsumed:
             limit = min(limit, self._first_unconsumed())
+        limit = min(limit, log.high_watermark)
         if self._storage is not None and topic.cleanup == "delete" and limit > log.start_offset:
             limit = max(log.start_offset, self._storage.segment_start(limit, log.end_offset))
         return limit
 
     def _compact(self) -> None:
         topic, log = self._topic, self._log
-        up_to = self._first_unconsumed() if topic.retain_unconsumed else log.end_offset
+        up_to = self._first_unconsumed() if topic.retain_unconsumed else log.high_watermark
         if self._storage is not None:
             up_to = min(up_to, self._storage.active_offset)
         age_us = topic.retention_us

@@ -291,6 +291,7 @@ class Partition(Actor):
             *((state.leases, state.reservations) if state is not None else ()),
             storage=storage, loader=self.loader,
         )  # fmt: skip
+        self.log.begin_epoch(self.epoch)
         self.reserve(self.first_reservations)
         effects.every(
             self.settings.log_retention_check_interval_ms * 1_000, CleanUp(), exactly=False
@@ -364,6 +365,7 @@ class Partition(Actor):
         request, _, acks, _, floor = append
         effects = self.effects
         self.log.add(batch)
+        self.log.high_watermark = self.log.end_offset  # there are no other replicas
         if batch.producer_epoch != NOT_IDEMPOTENT:
             self.producers.appended(floor, batch)
         recorder = self.append_recorders.get(batch.producer)
@@ -527,7 +529,7 @@ class Partition(Actor):
             epoch=claim.generation,
         )  # fmt: skip
         log, unconsumed = self.log, self.first_offset("unconsumed")
-        self.reply(Claimed(claim.request, log.start_offset, log.end_offset, unconsumed))
+        self.reply(Claimed(claim.request, log.start_offset, log.high_watermark, unconsumed))
         # The fetches of the owner before are fenced now.
         self.delayed_fetches.try_complete()
 
@@ -543,7 +545,7 @@ class Partition(Actor):
         lease = self.log_cleaner.leases.get(group)
         if lease is not None:
             lease.heard_us = self.effects.now
-        offset = min(offset, self.log.end_offset)
+        offset = min(offset, self.log.high_watermark)
         before = cursor.commit(offset)
         self.note(("commit", group, offset, epoch))
         if begun is not None:
@@ -578,7 +580,7 @@ class Partition(Actor):
         """Find the offset at which a new group begins."""
         log = self.log
         if start in ("latest", "none"):
-            return log.end_offset
+            return log.high_watermark
         if start == "earliest":
             return log.start_offset
         committed = [c.committed for c in self.cursors.values() if c.committed is not None]
@@ -737,8 +739,9 @@ class Partition(Actor):
         if self.resigned:
             self.reply(NotLeader(find.request))
         else:
-            offset = self.log.offset_at_append_time(find.since_us)
-            self.reply(FoundOffset(find.request, offset, self.log.end_offset))
+            end = self.log.high_watermark
+            offset = min(self.log.offset_at_append_time(find.since_us), end)
+            self.reply(FoundOffset(find.request, offset, end))
 
     @receives(Inspect)
     def on_inspect(self, inspect: Inspect) -> None:
@@ -749,10 +752,10 @@ class Partition(Actor):
                 self.broker,
                 self.epoch,
                 log.start_offset,
-                log.end_offset,
+                log.high_watermark,
                 {n: c.committed for n, c in cursors.items() if c.committed is not None},
                 {n: c.owner for n, c in cursors.items() if c.owner is not None},
-                log.count_between(log.start_offset, log.end_offset),
+                log.count_between(log.start_offset, log.high_watermark),
                 {n: self.lag(c) for n, c in cursors.items()},
                 self.lost_before,
             )
@@ -762,8 +765,8 @@ class Partition(Actor):
         """Count the records that a group has not consumed."""
         log = self.log
         if cursor.committed is None:
-            return log.count_between(log.start_offset, log.end_offset)
-        return cursor.undone() + log.count_between(cursor.next, log.end_offset)
+            return log.count_between(log.start_offset, log.high_watermark)
+        return cursor.undone() + log.count_between(cursor.next, log.high_watermark)
 
     @receives(CleanUp)
     def on_clean_up(self, clean_up: CleanUp) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import attrs
 
 from ...model.events import kinds
-from ...model.log.log import LogSnapshot, MemoryLog
+from ...model.log.log import LogSnapshot, MemoryLog, epochs_of
 from ...model.log.producer_state import ProducerStateManager
 from ...model.log.record import NOT_IDEMPOTENT
 from ...model.log.record_batch import HEADER_SIZE
@@ -416,7 +416,11 @@ class PartitionStorage:
         end = max(end, start, self._state.next_offset(), self.active_offset)
         log = MemoryLog.from_snapshot(
             LogSnapshot(
-                min(start, batches[0].base_offset) if batches else start, end, end, tuple(batches)
+                min(start, batches[0].base_offset) if batches else start,
+                end,
+                end,
+                tuple(batches),
+                epochs_of(batches),
             )
         )
         log.truncate_before(start)

@@ -367,9 +367,9 @@ class SharePartition:
         cursor, log = self.cursor, self._log
         wanted = self._records_wanted()
         if wanted and cursor.next < log.high_watermark:
-            end = None
+            end = log.high_watermark
             if self._loader is not None:
-                end = self._loaded_to(self._loader, cursor.next + wanted)
+                end = self._loaded_to(self._loader, min(end, cursor.next + wanted))
             for batch in log.read(cursor.next, max_bytes=ALL_BYTES, max_records=wanted, up_to=end):
                 self._add(batch)
 

@@ -175,8 +175,8 @@ def _parted(
 class Gaps:
     """The ranges of offsets without records in a compacted log, searched by bisection.
 
-    Valid until the next compaction: appending leaves no gaps, and dropping records at the front
-    does not change counts from a later offset on.
+    Valid until the next compaction: dropping records at the front does not change counts from a
+    later offset on.
     """
 
     def __init__(self, batches: Sequence[Batch], start_offset: int, end_offset: int) -> None:
@@ -189,6 +189,31 @@ class Gaps:
         self._ends = [end for _, end in pairs]
         self._missing = list(accumulate((end - start for start, end in pairs), initial=0))
         self._ranks = [a - b for a, b in zip(self._starts, self._missing, strict=False)]
+
+    def add(self, start: int, end: int) -> None:
+        """Add a range without records that follows all others; it may touch the last one."""
+        if start == self._ends[-1]:
+            start = self._pop()
+        self._push(start, end)
+
+    def cut(self, end: int) -> None:
+        """Forget what is not below an offset: the log ends there."""
+        while self._ends[-1] > end:
+            start = self._pop()
+            if start < end or not self._starts:
+                self._push(start, end)
+
+    def _pop(self) -> int:
+        for column in (self._ends, self._missing, self._ranks):
+            column.pop()
+        return self._starts.pop()
+
+    def _push(self, start: int, end: int) -> None:
+        before = self._missing[-1]
+        self._starts.append(start)
+        self._ends.append(end)
+        self._ranks.append(start - before)
+        self._missing.append(before + end - start)
 
     def skip(self, offset: int) -> int:
         """Return the first offset, from this one on, that is not in a gap."""

@@ -4,6 +4,10 @@ The log gives each record the next offset. Compaction removes records and leaves
 keep their offsets, and a read at an offset in a gap goes on with the next record. The log is kept
 in memory: its records are lost when the broker crashes.
 
+What is below the high watermark is on enough replicas, and is never cut off. The owner of the log
+moves it; consumers, retention and compaction go no further. Replicas compare their logs by the
+epochs of leaders: the log knows at which offset each of them begins (KIP-101, KIP-279).
+
 The ends of a read are found by bisection, so a thousand batches of one record are read nearly as
 fast as one batch of a thousand. Three lists run in parallel: the batches, their base offsets, and
 the bytes before each; the last two have one more item for the end of the log. Retention replaces
@@ -12,9 +16,9 @@ half of the list: this keeps the cost of retention low however long the log is.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 import attrs
@@ -22,9 +26,12 @@ import attrs
 from ..errors import BadValueError
 from .batch import Batch
 from .compaction import Gaps, compacted
+from .record import NOWHERE
 
 _GONE: Final = Batch("", 0, 0, timestamps_us=0, sizes=0)
 """Takes the place of a dropped batch, so that its memory is freed at once."""
+_EPOCH: Final = itemgetter(0)
+_START: Final = itemgetter(1)
 
 
 class OffsetOutOfRangeError(BadValueError):
@@ -49,6 +56,16 @@ class LogSnapshot:
     """End of the records that consumers may read."""
     batches: tuple[Batch, ...]
     """All batches."""
+    epochs: tuple[tuple[int, int], ...]
+    """The epochs of leaders, each with its first offset."""
+
+
+def epochs_of(batches: Iterable[Batch]) -> tuple[tuple[int, int], ...]:
+    """Return the epochs of batches, each with its first offset."""
+    starts: dict[int, int] = {}
+    for batch in batches:
+        starts.setdefault(batch.epoch, batch.base_offset)
+    return tuple(starts.items())
 
 
 class MemoryLog:
@@ -61,6 +78,10 @@ class MemoryLog:
         """Offset that the next record will get."""
         self.high_watermark = start_offset
         """End of the records that consumers may read, as they are fully replicated."""
+        self.epochs: list[tuple[int, int]] = []
+        """The epochs of leaders, each with its first offset; the last may have no records yet."""
+        self.last_epoch = NOWHERE
+        """The last of them."""
         self._lay_out([])
 
     @classmethod
@@ -69,13 +90,16 @@ class MemoryLog:
         log = cls(snapshot.start_offset)
         log.end_offset = snapshot.end_offset
         log.high_watermark = snapshot.high_watermark
+        log._set_epochs(list(snapshot.epochs))
         log._lay_out(list(snapshot.batches))
         return log
 
     def snapshot(self) -> LogSnapshot:
         """Return the present contents of the log."""
         batches = tuple(self._batches[self._head :])
-        return LogSnapshot(self.start_offset, self.end_offset, self.high_watermark, batches)
+        return LogSnapshot(
+            self.start_offset, self.end_offset, self.high_watermark, batches, tuple(self.epochs)
+        )
 
     def _lay_out(self, batches: list[Batch]) -> None:
         """Make these the batches of the log. Its start and end stay."""
@@ -90,23 +114,36 @@ class MemoryLog:
         self._gaps = None if dense else Gaps(batches, self.start_offset, self.end_offset)
 
     def append(self, batch: Batch, now_us: int, epoch: int) -> Batch:
-        """Append a batch. Return it with its offsets."""
+        """Append a batch of which no other replica needs a copy. Return it with its offsets."""
         if batch.count < 1:
             raise BadValueError(f"{batch!r}: expected at least one record to append")
         stamped = batch.stamped(self.end_offset, now_us, epoch)
         self.add(stamped)
+        self.high_watermark = self.end_offset
         return stamped
 
     def add(self, batch: Batch) -> None:
-        """Append a batch that has the offsets from `end_offset` on.
+        """Append a batch that has its offsets, from `end_offset` on.
 
-        There are no replicas, so the high watermark moves at once.
+        A batch of another replica may follow a gap, if that has compacted its log.
         """
+        if batch.base_offset != self.end_offset:
+            self._leave_gap(batch.base_offset)
+        if batch.epoch > self.last_epoch:
+            self.begin_epoch(batch.epoch)
         end_bytes = self._bytes_before[-1] + batch.bytes
-        self.end_offset = self.high_watermark = batch.base_offset + batch.count
+        self.end_offset = batch.base_offset + batch.count
         self._batches.append(batch)
         self._bases.append(self.end_offset)
         self._bytes_before.append(end_bytes)
+
+    def _leave_gap(self, end: int) -> None:
+        """Let the next record be at an offset that is beyond the end."""
+        assert end > self.end_offset, f"offset {end} is below the end of the log"
+        if self._gaps is None:
+            self._gaps = Gaps((), self.start_offset, self.start_offset)
+        self._gaps.add(self.end_offset, end)
+        self.end_offset = self._bases[-1] = end
 
     def read(
         self, offset: int, *, max_bytes: int, max_records: int | None = None,
@@ -141,11 +178,15 @@ class MemoryLog:
         return tuple(self._between(index, offset, end))
 
     def available_bytes(self, offset: int) -> int:
-        """Return the size of the records from an offset on, or from the start if that is later."""
-        if offset >= self.end_offset:
+        """Return the size of the records that consumers may read from an offset on.
+
+        They begin at the start of the log if that is later.
+        """
+        end = self.high_watermark
+        if offset >= end:
             return 0
-        offset = self._existing(max(offset, self.start_offset))
-        return self._bytes_before[-1] - self._position(self._index(offset), offset)
+        before = self._bytes_before[-1] if end == self.end_offset else self._bytes_below(end)
+        return before - self._bytes_below(max(offset, self.start_offset))
 
     def count_between(self, start: int, end: int) -> int:
         """Count the records in a range of offsets."""
@@ -217,12 +258,19 @@ class MemoryLog:
         return self._bases[min(full, len(self._bases) - 1)]
 
     def truncate_before(self, offset: int) -> None:
-        """Drop the records below an offset; a batch that contains it is cut."""
+        """Drop the records below an offset; a batch that contains it is cut.
+
+        Only what is fully replicated is dropped anywhere, so the high watermark is not below it.
+        """
         if offset > self.end_offset:
             raise OffsetOutOfRangeError(offset, self.start_offset, self.end_offset)
         if offset <= self.start_offset:
             return
         self.start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        if self.epochs and self.epochs[0][1] < offset:
+            begun = bisect_right(self.epochs, offset, key=_START) - 1
+            self.epochs[: begun + 1] = [(self.epochs[begun][0], offset)]
         offset = self._existing(offset)
         head = self._index(offset)
         self._batches[self._head : head] = [_GONE] * (head - self._head)
@@ -234,16 +282,80 @@ class MemoryLog:
         if head > len(self._batches) - head:
             self._remove_empty_batches()
 
+    def truncate_after(self, offset: int) -> list[Batch]:
+        """Drop the records from an offset on, as another leader does not have them. Return them.
+
+        As in Kafka, only whole batches are dropped: one that contains the offset goes, too, and the
+        log ends where that began. (Kafka's log would end at the offset, after a gap.) At an offset
+        before the start the log begins anew. At the end or beyond there is nothing to drop, but an
+        epoch without records is forgotten: the other leader may not have had it.
+        """
+        if offset <= self.start_offset:
+            return self.start_over(offset)
+        removed = self._cut_off(offset) if offset < self.end_offset else []
+        self._set_epochs(self.epochs[: bisect_left(self.epochs, self.end_offset, key=_START)])
+        return removed
+
+    def _cut_off(self, offset: int) -> list[Batch]:
+        index = self._index(self._existing(offset))
+        end = self.end_offset = min(offset, self._bases[index])
+        removed = self._batches[index:]
+        del self._batches[index:]
+        del self._bases[index:], self._bytes_before[index + 1 :]
+        self._bases.append(end)
+        self._timestamps.keep(index)
+        self._append_times.keep(index)
+        if self._gaps is not None:
+            self._gaps.cut(end)
+        self.high_watermark = min(self.high_watermark, end)
+        return removed
+
+    def start_over(self, offset: int) -> list[Batch]:
+        """Drop everything, and begin at another offset. Return what there was."""
+        removed = self._batches[self._head :]
+        self.start_offset = self.end_offset = self.high_watermark = offset
+        self._set_epochs([])
+        self._lay_out([])
+        return removed
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Let the next records be those of a new leader, unless its epoch has begun already.
+
+        An epoch that has no records is forgotten when the next one begins.
+        """
+        if epoch > self.last_epoch:
+            if self.epochs and self.epochs[-1][1] == self.end_offset:
+                self.epochs.pop()
+            self.epochs.append((epoch, self.end_offset))
+            self.last_epoch = epoch
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the highest known epoch that is not above this one, and the offset after it.
+
+        That is the start of the next known epoch, or the end of the log. If all known epochs are
+        above this one, the epoch is NOWHERE and the offset is where they begin: what other replicas
+        have of this epoch is before it, or not in this log.
+        """
+        index = bisect_right(self.epochs, epoch, key=_EPOCH)
+        end = self.epochs[index][1] if index < len(self.epochs) else self.end_offset
+        return (self.epochs[index - 1][0] if index else NOWHERE), end
+
+    def _set_epochs(self, epochs: list[tuple[int, int]]) -> None:
+        self.epochs = epochs
+        self.last_epoch = epochs[-1][0] if epochs else NOWHERE
+
     def compact(self, up_to: int, tombstones_before_us: int | None = None) -> list[Batch]:
         """Drop records below `up_to` that a later record of their key replaces. Return them.
 
-        The later record may be anywhere in the log. Records without a key stay. A tombstone, a
-        record with the value `None`, is dropped even if it is the last of its key, once it was
-        appended before `tombstones_before_us`. Neither the start nor the end of the log moves.
+        The later record may be anywhere below the high watermark: a record that could be cut off
+        replaces none. Records without a key stay. A tombstone, a record with the value `None`, is
+        dropped even if it is the last of its key, once it was appended before
+        `tombstones_before_us`. Neither the start nor the end of the log moves.
         """
-        kept, gone = compacted(self._batches[self._head :], up_to, tombstones_before_us)
+        safe = self._index(self._existing(self.high_watermark))
+        kept, gone = compacted(self._batches[self._head : safe], up_to, tombstones_before_us)
         if gone:
-            self._lay_out(kept)
+            self._lay_out(kept + self._batches[safe:])
         return gone
 
     def _remove_empty_batches(self) -> None:
@@ -261,6 +373,11 @@ class MemoryLog:
     def _index(self, offset: int) -> int:
         """Return the index of the batch with an offset; for the end, the index after the last."""
         return bisect_right(self._bases, offset, self._head) - 1
+
+    def _bytes_below(self, offset: int) -> int:
+        """Return the number of bytes before an offset of the log, dropped ones included."""
+        offset = self._existing(offset)
+        return self._position(self._index(offset), offset)
 
     # Below, `index` is the index of the batch with the first offset, and that offset has a record:
     # the callers have looked it up.
@@ -320,3 +437,7 @@ class _Latest:
     def drop(self, count: int) -> None:
         """Forget the first `count` batches."""
         del self._latest[:count]
+
+    def keep(self, count: int) -> None:
+        """Forget all but the first `count` batches."""
+        del self._latest[count:]

@@ -121,7 +121,7 @@ class Claimed:
     start_offset: int
     """First offset of the log."""
     end_offset: int
-    """Offset after the last record of the log."""
+    """Offset after the last record that consumers may read: the high watermark."""
     unconsumed: int
     """First offset that no group has consumed."""
 
@@ -155,7 +155,7 @@ class Fetched(NamedTuple):
     batches: tuple[Batch, ...]
     """The records; none if the wait was over before any came."""
     end_offset: int
-    """Offset after the last record of the log."""
+    """Offset after the last record that consumers may read: the high watermark."""
 
 
 @attrs.frozen
@@ -167,7 +167,7 @@ class OutOfRange:
     start_offset: int
     """First offset of the log."""
     end_offset: int
-    """Offset after the last record of the log."""
+    """Offset after the last record that consumers may read: the high watermark."""
 
 
 @attrs.frozen
@@ -230,7 +230,7 @@ class FoundOffset:
     offset: int
     """Offset of the record; the end offset if there is none."""
     end_offset: int
-    """Offset after the last record of the log."""
+    """Offset after the last record that consumers may read: the high watermark."""
 
 
 @attrs.frozen
@@ -251,7 +251,7 @@ class PartitionView:
     start_offset: int
     """First offset of the log."""
     end_offset: int
-    """Offset after the last record of the log."""
+    """Offset after the last record that consumers may read: the high watermark."""
     committed: MappingProxyType[str, int] = attrs.field(converter=read_only)
     """Committed offset of each group that has one."""
     owners: MappingProxyType[str, str] = attrs.field(converter=read_only)

@@ -14,7 +14,7 @@ from wavetank.model.messages.partition_state import PartitionState
 from wavetank.model.messages.share import SubscriptionConfig
 from wavetank.model.partition_journal import JournaledState, cursor_entry, entries_of, terms_entry
 
-EMPTY = LogSnapshot(0, 0, 0, ())
+EMPTY = LogSnapshot(0, 0, 0, (), ())
 TERMS = SubscriptionConfig(
     group="workers", delivery="shared", start="earliest", ack_timeout_us=10,
     session_timeout_us=20, ttl_us=30, max_deliveries=3, dead_letter_topic=None,
@@ -82,7 +82,7 @@ def test_a_state_that_is_described_and_applied_is_the_same_and_goes_on_in_the_sa
 def state_of(journaled: JournaledState) -> PartitionState:
     """The state, with an empty log that begins where the journal says."""
     start = journaled.start_offset
-    return journaled.state(LogSnapshot(start, start, start, ()), ())
+    return journaled.state(LogSnapshot(start, start, start, (), ()), ())
 
 
 def test_a_commit_makes_a_cursor_and_a_group_that_is_forgotten_has_none() -> None:

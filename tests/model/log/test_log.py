@@ -1,7 +1,7 @@
 """The log in memory compared with a plain list of records, for all its operations."""
 
 import gc
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ TIMES = st.integers(-5, 30)
 SIZES = st.integers(0, 30)
 KEYS = st.integers(0, 7)
 NUMBERS = st.integers(0, 99)
+NEWER = st.sampled_from([0, 0, 1, 2])
 
 
 @st.composite
@@ -64,6 +65,10 @@ class LogAndList(RuleBasedStateMachine):
         self.kept: list[tuple[int, Record]] = []
         self.tombstones: set[int] = set()
         self.appended = 0
+        self.high = start
+        self.epoch = 0
+        self.epochs: list[tuple[int, int]] = []
+        self.epoch_of: dict[int, int] = {}
 
     def offsets(self, data: st.DataObject) -> int:
         """Draw an offset of the log, or its end."""
@@ -72,19 +77,62 @@ class LogAndList(RuleBasedStateMachine):
     def from_offset(self, offset: int) -> list[tuple[int, Record]]:
         return [(number, record) for number, record in self.kept if record.offset >= offset]
 
-    @rule(several=st.lists(st.tuples(batches(), TIMES, st.integers(0, 3)), min_size=1, max_size=9))
+    @rule(several=st.lists(st.tuples(batches(), TIMES, NEWER), min_size=1, max_size=9))
     def append(self, several: list[tuple[Batch, int, int]]) -> None:
-        for batch, now_us, epoch in several:
-            stamped = self.log.append(batch, now_us, epoch)
+        for batch, now_us, newer in several:
+            self.epoch += newer
+            stamped = self.log.append(batch, now_us, self.epoch)
             assert (stamped.base_offset, stamped.append_time_us) == (self.end, now_us)
-            assert (stamped.epoch, stamped.sequence) == (epoch, batch.sequence)
-            for record in batch.records("orders", 0):
-                placed = record._replace(offset=self.end, append_time_us=now_us)
-                self.kept.append((self.appended, placed))
-                if batch.values is not None and record.value is None:
-                    self.tombstones.add(self.end)
-                self.end += 1
-            self.appended += 1
+            assert (stamped.epoch, stamped.sequence) == (self.epoch, batch.sequence)
+            self.added(batch, now_us)
+            self.high = self.end
+
+    @rule(several=st.lists(st.tuples(batches(), TIMES, NEWER, st.integers(0, 3)), max_size=9))
+    def add_what_another_replica_has(self, several: list[tuple[Batch, int, int, int]]) -> None:
+        for batch, now_us, newer, gap in several:
+            self.epoch += newer
+            self.end += gap
+            self.log.add(batch.stamped(self.end, now_us, self.epoch))
+            self.added(batch, now_us)
+
+    def added(self, batch: Batch, now_us: int) -> None:
+        """Add a batch to the list."""
+        self.begun()
+        for record in batch.records("orders", 0):
+            placed = record._replace(offset=self.end, append_time_us=now_us)
+            self.kept.append((self.appended, placed))
+            if batch.values is not None and record.value is None:
+                self.tombstones.add(self.end)
+            self.epoch_of[self.end] = self.epoch
+            self.end += 1
+        self.appended += 1
+
+    def begun(self) -> None:
+        """Begin the present epoch at the end of the list, if it is new there."""
+        if all(epoch != self.epoch for epoch, _ in self.epochs):
+            self.epochs = [row for row in self.epochs if row[1] < self.end]
+            self.epochs.append((self.epoch, self.end))
+
+    @rule(newer=NEWER)
+    def begin_an_epoch(self, newer: int) -> None:
+        self.epoch += newer
+        self.log.begin_epoch(self.epoch)
+        self.begun()
+
+    @rule(asked=st.integers(-1, 60))
+    def look_up_the_end_of_an_epoch(self, asked: int) -> None:
+        known = [epoch for epoch, _ in self.epochs if epoch <= asked]
+        later = [start for epoch, start in self.epochs if epoch > asked]
+        expected = (known[-1] if known else -1, later[0] if later else self.end)
+        assert self.log.end_of_epoch(asked) == expected
+
+    @rule(data=st.data())
+    def move_the_high_watermark(self, data: st.DataObject) -> None:
+        ends = {record.offset + 1 for _, record in self.kept}
+        inside = {b.offset for (n, _), (m, b) in pairwise(self.kept) if n == m}
+        places = sorted(({self.high, self.end} | ends) - inside)
+        self.high = data.draw(st.sampled_from([place for place in places if place >= self.high]))
+        self.log.high_watermark = self.high
 
     @rule(
         data=st.data(),
@@ -134,7 +182,8 @@ class LogAndList(RuleBasedStateMachine):
 
     @rule(offset=st.integers(0, 200))
     def ask_for_available_bytes(self, offset: int) -> None:
-        expected = sum(record.size for _, record in self.from_offset(offset))
+        found = self.from_offset(offset)
+        expected = sum(record.size for _, record in found if record.offset < self.high)
         assert self.log.available_bytes(offset) == expected
 
     @rule(start=st.integers(0, 200), end=st.integers(0, 200))
@@ -180,6 +229,36 @@ class LogAndList(RuleBasedStateMachine):
         self.log.truncate_before(offset)
         self.kept = self.from_offset(offset)
         self.start = offset
+        self.high = max(self.high, offset)
+        before = [(epoch, offset) for epoch, start in self.epochs if start <= offset]
+        self.epochs = before[-1:] + [row for row in self.epochs if row[1] > offset]
+
+    @rule(data=st.data(), back=st.integers(-2, 12))
+    def truncate_the_end(self, data: st.DataObject, back: int) -> None:
+        offset = max(0, self.end - back)
+        removed = records_of(tuple(self.log.truncate_after(offset)))
+        if offset > self.start and (found := self.from_offset(offset)):
+            whole = [record.offset for number, record in self.kept if number == found[0][0]]
+            offset = min(offset, whole[0])
+        offset = min(offset, self.end)
+        assert removed == [record for _, record in self.from_offset(offset)]
+        self.ended(offset)
+
+    @rule(offset=st.integers(0, 200))
+    def start_over(self, offset: int) -> None:
+        removed = records_of(tuple(self.log.start_over(offset)))
+        assert removed == [record for _, record in self.kept]
+        self.ended(self.start)
+        self.start = self.end = self.high = offset
+
+    def ended(self, offset: int) -> None:
+        """Let the list end at an offset."""
+        self.kept = [pair for pair in self.kept if pair[1].offset < offset]
+        self.tombstones = {each for each in self.tombstones if each < offset}
+        self.epochs = [row for row in self.epochs if row[1] < offset]
+        self.epoch = max((epoch for epoch, _ in self.epochs), default=0)
+        self.start = min(self.start, offset)
+        self.end, self.high = offset, min(self.high, offset)
 
     @rule(further=st.integers(-1, 60), tombstones_before_us=st.none() | TIMES)
     def compact(self, further: int, tombstones_before_us: int | None) -> None:
@@ -190,15 +269,16 @@ class LogAndList(RuleBasedStateMachine):
             expected |= {
                 record.offset
                 for _, record in self.kept
-                if record.offset in self.tombstones and record.offset < up_to
+                if record.offset in self.tombstones and record.offset < min(up_to, self.high)
                 if record.key is not None and record.append_time_us < tombstones_before_us
             }
         assert gone == [record for _, record in self.kept if record.offset in expected]
         self.keep([pair for pair in self.kept if pair[1].offset not in expected])
 
     def replaced(self, up_to: int) -> set[int]:
-        last = {record.key: record.offset for _, record in self.kept}
-        offsets = {record.offset for _, record in self.kept if record.key is not None}
+        safe = [record for _, record in self.kept if record.offset < self.high]
+        last = {record.key: record.offset for record in safe}
+        offsets = {record.offset for record in safe if record.key is not None}
         return {offset for offset in offsets - set(last.values()) if offset < up_to}
 
     def keep(self, pairs: list[tuple[int, Record]]) -> None:
@@ -228,7 +308,16 @@ class LogAndList(RuleBasedStateMachine):
     @invariant()
     def start_and_end_equal_those_of_the_list(self) -> None:
         assert (self.log.start_offset, self.log.end_offset) == (self.start, self.end)
-        assert self.log.high_watermark == self.end
+        assert self.log.high_watermark == self.high
+
+    @invariant()
+    def each_record_is_before_the_end_of_its_epoch(self) -> None:
+        assert self.log.epochs == self.epochs
+        assert self.log.last_epoch == (self.epochs[-1][0] if self.epochs else -1)
+        for _, record in self.kept:
+            epoch, end = self.log.end_of_epoch(self.epoch_of[record.offset])
+            assert epoch == self.epoch_of[record.offset]
+            assert record.offset < end
 
 
 LogAndList.TestCase.settings = settings(deadline=None, max_examples=80, stateful_step_count=40)
@@ -303,6 +392,47 @@ def test_the_memory_of_dropped_batches_is_freed_at_once() -> None:
         log.truncate_before(100 - kept)
         gc.collect()
         assert sum(type(thing) is Payload for thing in gc.get_objects()) == kept
+
+
+def test_a_log_ends_where_the_batch_began_in_which_it_was_cut_off() -> None:
+    log = filled(2, 3, 2)
+    assert spans(tuple(log.truncate_after(4))) == [(2, 3), (5, 2)]
+    assert (log.end_offset, log.high_watermark) == (2, 2)
+
+
+def test_a_log_that_was_cut_off_gives_the_same_answers_as_one_that_never_was_longer() -> None:
+    log, other = filled(1, 1, 1), filled(1, 1, 1)
+    log.append(Batch("shop", 0, 1, timestamps_us=50, sizes=1), 50, 1)
+    assert log.offset_at(40) == log.offset_at_append_time(40) == 3
+    log.truncate_after(3)
+    for each in (log, other):
+        each.append(Batch("shop", 0, 1, timestamps_us=7, sizes=1), 7, 2)
+        assert (each.offset_at(6), each.offset_at_append_time(6)) == (3, 3)
+        assert (each.offset_at(40), each.offset_at_append_time(40)) == (4, 4)
+    assert log.epochs == other.epochs == [(0, 0), (2, 3)]
+
+
+def test_an_epoch_that_has_begun_gets_no_second_row_with_its_first_batch() -> None:
+    log = filled(2)
+    log.begin_epoch(4)
+    assert log.end_of_epoch(4) == (4, 2)
+    log.append(Batch("shop", 0, 1, timestamps_us=0, sizes=1), 9, 4)
+    assert log.epochs == [(0, 0), (4, 2)]
+
+
+def test_an_epoch_without_records_is_forgotten_when_the_log_is_cut_off_at_its_end() -> None:
+    log = filled(2)
+    log.begin_epoch(4)
+    assert log.truncate_after(2) == []
+    assert log.epochs == [(0, 0)]
+
+
+def test_the_end_of_an_unknown_epoch_is_that_of_the_one_before() -> None:
+    log = MemoryLog(10)
+    for epoch in (3, 5, 5, 8):
+        log.append(Batch("shop", 0, 1, timestamps_us=0, sizes=1), 0, epoch)
+    found = [log.end_of_epoch(epoch) for epoch in (2, 3, 4, 5, 7, 8, 9)]
+    assert found == [(-1, 10), (3, 11), (3, 11), (5, 13), (5, 13), (8, 14), (8, 14)]
 
 
 def test_a_snapshot_shares_its_batches_with_the_log() -> None:
