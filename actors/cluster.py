@@ -88,6 +88,8 @@ READ_BYTES: Final = 1_048_576
 
 logger = logging.getLogger("wavetank")
 
+REPLICATION_FACTOR: Final = 1
+
 DEFAULTS: Final = {"group_initial_rebalance_delay_ms": 0}
 """Where a cluster differs from `ClusterSettings`: as in the server.properties that Kafka ships, a
 group of one does not wait for more members."""
@@ -127,6 +129,7 @@ class Cluster:
         settings: ClusterSettings,
         *,
         brokers: int,
+        racks: Sequence[str] | None = None,
         controllers: int = 1,
         network: NetworkModel | None = None,
         out: str | Path | None = None,
@@ -188,6 +191,8 @@ class Cluster:
         self._finder = ControllerFinder(self.controllers)
         self._requests = count((self.system.first_life << 32) + 1)
         self._audit = LossAudit()
+        self.racks = None if racks is None else tuple(racks)
+        """Racks that the brokers stand in, in turn."""
         self.brokers: list[str] = []
         """Names of all brokers that were started."""
         for _ in range(brokers):
@@ -202,6 +207,7 @@ class Cluster:
         seed: int = 0,
         *,
         brokers: int = 1,
+        racks: Sequence[str] | None = None,
         controllers: int = 1,
         network: NetworkModel | None = None,
         out: str | Path | None = None,
@@ -217,6 +223,14 @@ class Cluster:
         controller_quorum_election_timeout_ms: int = 1_000,
         controller_quorum_fetch_timeout_ms: int = 2_000,
         group_initial_rebalance_delay_ms: int = 0,
+        min_insync_replicas: int = 1,
+        replica_lag_time_max_ms: int = 30_000,
+        replica_fetch_wait_max_ms: int = 500,
+        replica_fetch_max_bytes: int = 1_048_576,
+        unclean_leader_election_enable: bool = False,
+        auto_leader_rebalance_enable: bool = True,
+        leader_imbalance_check_interval_seconds: int = 300,
+        leader_imbalance_per_broker_percentage: int = 10,
         storage: Literal["memory", "disk"] = "disk",
         flush: Literal["interval", "commit"] = "interval",
         log_flush_interval_messages: int | None = None,
@@ -233,6 +247,7 @@ class Cluster:
         Args:
             seed: Seed of all random numbers.
             brokers: Number of brokers, named broker-0, broker-1 and so on.
+            racks: Names of racks. The brokers stand in them in turn, and replicas are spread over them.
             controllers: Number of controllers: 1, named controller, or 3 or 5, named controller-0
                 and so on. They agree by Raft; more than half of them have to run.
             network: Decides what happens to each message between nodes; by default all arrive
@@ -259,6 +274,18 @@ class Cluster:
                 long, another one wants to be elected.
             group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits
                 for more members.
+            min_insync_replicas: Replicas that must be in sync for a record to be stored with acks =
+                all. Topics can have another number.
+            replica_lag_time_max_ms: A follower that has not caught up with its leader for this long
+                is no longer in sync.
+            replica_fetch_wait_max_ms: How long a follower's fetch waits for something new.
+            replica_fetch_max_bytes: Bytes of records that a follower gets at a time.
+            unclean_leader_election_enable: Whether a replica that is not in sync may lead if no
+                other can. Records are lost then.
+            auto_leader_rebalance_enable: Whether preferred leaders lead again after a while.
+            leader_imbalance_check_interval_seconds: Time between two checks for other leaders.
+            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in percent,
+                that is left as it is.
             storage: Where partitions keep their records. "disk": on the broker's disk, as in Kafka.
                 While the broker is down, they wait for it. "memory": they are lost with their
                 broker, and another one takes over empty.
@@ -291,6 +318,14 @@ class Cluster:
             controller_quorum_election_timeout_ms=controller_quorum_election_timeout_ms,
             controller_quorum_fetch_timeout_ms=controller_quorum_fetch_timeout_ms,
             group_initial_rebalance_delay_ms=group_initial_rebalance_delay_ms,
+            min_insync_replicas=min_insync_replicas,
+            replica_lag_time_max_ms=replica_lag_time_max_ms,
+            replica_fetch_wait_max_ms=replica_fetch_wait_max_ms,
+            replica_fetch_max_bytes=replica_fetch_max_bytes,
+            unclean_leader_election_enable=unclean_leader_election_enable,
+            auto_leader_rebalance_enable=auto_leader_rebalance_enable,
+            leader_imbalance_check_interval_seconds=leader_imbalance_check_interval_seconds,
+            leader_imbalance_per_broker_percentage=leader_imbalance_per_broker_percentage,
             storage=storage,
             flush=flush,
             log_flush_interval_messages=log_flush_interval_messages,
@@ -303,7 +338,7 @@ class Cluster:
             timer_jitter_percent=timer_jitter_percent,
         )
         return cls(
-            SimulatedSystem, seed, settings, brokers=brokers, controllers=controllers,
+            SimulatedSystem, seed, settings, brokers=brokers, racks=racks, controllers=controllers,
             network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
             payload_dir=payload_dir, on_handler_error=on_handler_error, disk=disk,
         )  # fmt: skip
@@ -314,6 +349,7 @@ class Cluster:
         seed: int = 0,
         *,
         brokers: int = 1,
+        racks: Sequence[str] | None = None,
         controllers: int = 1,
         network: NetworkModel | None = None,
         out: str | Path | None = None,
@@ -329,6 +365,14 @@ class Cluster:
         controller_quorum_election_timeout_ms: int = 1_000,
         controller_quorum_fetch_timeout_ms: int = 2_000,
         group_initial_rebalance_delay_ms: int = 0,
+        min_insync_replicas: int = 1,
+        replica_lag_time_max_ms: int = 30_000,
+        replica_fetch_wait_max_ms: int = 500,
+        replica_fetch_max_bytes: int = 1_048_576,
+        unclean_leader_election_enable: bool = False,
+        auto_leader_rebalance_enable: bool = True,
+        leader_imbalance_check_interval_seconds: int = 300,
+        leader_imbalance_per_broker_percentage: int = 10,
         storage: Literal["memory", "disk"] | None = None,
         flush: Literal["interval", "commit"] = "interval",
         log_flush_interval_messages: int | None = None,
@@ -346,6 +390,7 @@ class Cluster:
         Args:
             seed: Seed of all random numbers. The order of threads still differs from run to run.
             brokers: As for `simulated`, like all other arguments.
+            racks: Names of racks.
             controllers: Number of controllers: 1, 3 or 5.
             network: By default, messages between nodes arrive without a delay.
             out: New directory for the event log.
@@ -365,6 +410,18 @@ class Cluster:
             controller_quorum_fetch_timeout_ms: Without hearing from the active controller for this
                 long, another one wants to be elected.
             group_initial_rebalance_delay_ms: How long a first rebalance waits for more members.
+            min_insync_replicas: Replicas that must be in sync for a record to be stored with acks =
+                all. Topics can have another number.
+            replica_lag_time_max_ms: A follower that has not caught up with its leader for this long
+                is no longer in sync.
+            replica_fetch_wait_max_ms: How long a follower's fetch waits for something new.
+            replica_fetch_max_bytes: Bytes of records that a follower gets at a time.
+            unclean_leader_election_enable: Whether a replica that is not in sync may lead if no
+                other can. Records are lost then.
+            auto_leader_rebalance_enable: Whether preferred leaders lead again after a while.
+            leader_imbalance_check_interval_seconds: Time between two checks for other leaders.
+            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in percent,
+                that is left as it is.
             storage: Where partitions keep their records: "disk", in the `data_dir`, or "memory".
                 By default "disk" if there is a `data_dir`, else "memory".
             flush: When records on a disk count as stored: "interval", once they are written, or
@@ -396,6 +453,14 @@ class Cluster:
             controller_quorum_election_timeout_ms=controller_quorum_election_timeout_ms,
             controller_quorum_fetch_timeout_ms=controller_quorum_fetch_timeout_ms,
             group_initial_rebalance_delay_ms=group_initial_rebalance_delay_ms,
+            min_insync_replicas=min_insync_replicas,
+            replica_lag_time_max_ms=replica_lag_time_max_ms,
+            replica_fetch_wait_max_ms=replica_fetch_wait_max_ms,
+            replica_fetch_max_bytes=replica_fetch_max_bytes,
+            unclean_leader_election_enable=unclean_leader_election_enable,
+            auto_leader_rebalance_enable=auto_leader_rebalance_enable,
+            leader_imbalance_check_interval_seconds=leader_imbalance_check_interval_seconds,
+            leader_imbalance_per_broker_percentage=leader_imbalance_per_broker_percentage,
             storage=storage or ("memory" if data_dir is None else "disk"),
             flush=flush,
             log_flush_interval_messages=log_flush_interval_messages,
@@ -409,7 +474,7 @@ class Cluster:
             timer_jitter_percent=timer_jitter_percent,
         )
         return cls(
-            LiveSystem, seed, settings, brokers=brokers, controllers=controllers,
+            LiveSystem, seed, settings, brokers=brokers, racks=racks, controllers=controllers,
             network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
             payload_dir=payload_dir, on_handler_error=on_handler_error, data_dir=data_dir,
         )  # fmt: skip
@@ -521,6 +586,8 @@ class Cluster:
         retention_bytes: int | None = None,
         retain_unconsumed: bool = True,
         serializer: str | None = None,
+        replication_factor: int | None = None,
+        min_insync_replicas: int | None = None,
     ) -> Topic:
         """Create a topic.
 
@@ -542,6 +609,10 @@ class Cluster:
             serializer: How values are stored in files: "bytes", "str", "json" or "pickle". With
                 one, keys and headers become bytes, and a value that cannot be stored is refused. By
                 default it follows from the type in a cluster with a `data_dir`.
+            replication_factor: Number of replicas of each partition, each on another broker; by
+                default one on each broker, and three at most.
+            min_insync_replicas: Replicas that must be in sync for acks = all; by default that of
+                the cluster.
 
         Returns:
             The topic, once all its partitions have leaders.
@@ -553,6 +624,14 @@ class Cluster:
             name, partitions, type, payloads=payloads, cleanup=cleanup, retention=retention,
             retention_bytes=retention_bytes, retain_unconsumed=retain_unconsumed,
             serializer=serializer,
+            replication_factor=(
+                REPLICATION_FACTOR if replication_factor is None else replication_factor
+            ),
+            min_insync_replicas=(
+                self.settings.min_insync_replicas
+                if min_insync_replicas is None
+                else min_insync_replicas
+            ),
         )  # fmt: skip
         if self.settings.storage == "disk" and isinstance(self.system, LiveSystem):
             topic = attrs.evolve(topic, serializer=topic.make_serializer().name)
@@ -914,7 +993,11 @@ class Cluster:
         return name
 
     def _start_broker(self, name: str) -> None:
-        self.system.spawn(Broker, name, self.controllers, self.settings, self._audit, node=name)
+        place = int(name.rpartition("-")[2])
+        rack = self.racks[place % len(self.racks)] if self.racks else None
+        self.system.spawn(
+            Broker, name, self.controllers, self.settings, self._audit, rack, node=name
+        )
 
     def _wait_for_brokers(self, names: Sequence[str]) -> None:
         wanted = set(names)

@@ -691,12 +691,14 @@ class Controller(Actor):
     @when_active
     def on_register(self, register: Register) -> None:
         name = register.broker
-        if self.director.register(name, register.life, register.rack):
+        is_new = self.director.register(name, register.life, register.rack)
+        # It has to know its epoch before it gets orders.
+        self.log.promise(self.sender, self.alive(name, register.sent_us))
+        if is_new:
             # The coordinators of its earlier process are gone.
             self.replace_coordinators(name)
             self.place_coordinators()
             self.publish_metadata()
-        self.log.promise(self.sender, self.alive(name, register.sent_us))
 
     @receives(BrokerHeartbeat)
     @when_active
@@ -767,8 +769,7 @@ class Controller(Actor):
     def repeat_orders(self) -> None:
         """Repeat the orders that were not answered."""
         check_us = self.settings.broker_session_timeout_ms * 1_000 // CHECKS_PER_SESSION
-        self.director.orders.repeat(self.now - check_us // 2)
-        self.director.flush()
+        self.director.repeat(self.now - check_us // 2)
         for group, placement in self.image.coordinators.items():
             if placement.ref is None:
                 self.after_commit(PlacementStored(group, placement.epoch))

@@ -117,8 +117,11 @@ class PartitionDirector:
 
     # Changes
 
-    def change(self, entries: Iterable[Entry], reason: str) -> bool:
-        """Make changes of brokers and partitions; return whether clients have to know."""
+    def change(self, entries: Iterable[Entry], reason: str, *, asked: bool = False) -> bool:
+        """Make changes of brokers and partitions; return whether clients have to know.
+
+        With `asked`, the leader has asked for them and gets an answer.
+        """
         entries = list(entries)
         if not entries:
             return False
@@ -145,7 +148,8 @@ class PartitionDirector:
                 [
                     tp
                     for tp in partitions
-                    if tp not in quiet or control.partitions[tp].leader == broker
+                    if tp not in quiet
+                    or (control.partitions[tp].leader == broker and not asked)
                 ],
             )
         if changes:
@@ -176,6 +180,16 @@ class PartitionDirector:
                     kinds.LEADER_LOST, **where, peer=before.leader, epoch=after.leader_epoch,
                     reason=change.reason,
                 )  # fmt: skip
+
+    def repeat(self, before_us: int) -> None:
+        """Tell brokers again what they have not answered, and leaders that have not begun."""
+        partitions = self._image().replication.partitions
+        for partition in self.beginning:
+            leader = partitions[partition].leader
+            if leader is not None:
+                self.orders.add(leader, [partition])
+        self.orders.repeat(before_us)
+        self.flush()
 
     def flush(self) -> None:
         """Tell brokers what has changed."""
@@ -254,7 +268,7 @@ class PartitionDirector:
             if alter.partition in control.partitions:
                 self.orders.add(alter.broker, [alter.partition])
             return False
-        is_news = self.change(changed, "proposed by the leader")
+        is_news = self.change(changed, "proposed by the leader", asked=True)
         known = control.partitions[alter.partition]
         self._log.promise(sender, PartitionAltered(alter.partition, replica_state(known)))
         return is_news

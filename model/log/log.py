@@ -286,9 +286,9 @@ class MemoryLog:
         """Drop the records from an offset on, as another leader does not have them. Return them.
 
         As in Kafka, only whole batches are dropped: one that contains the offset goes, too, and the
-        log ends where that began. (Kafka's log would end at the offset, with a gap before it.) At an
-        offset before the start the log begins anew. At the end or beyond there is nothing to drop,
-        but an epoch without records is forgotten: it may be one that the other leader did not have.
+        log ends where that began. (Kafka's log would end at the offset, after a gap.) At an offset
+        before the start the log begins anew. At the end or beyond there is nothing to drop, but an
+        epoch without records is forgotten: the other leader may not have had it.
         """
         if offset <= self.start_offset:
             return self.start_over(offset)

@@ -146,6 +146,38 @@ def test_an_offset_that_the_log_does_not_have_is_out_of_range(part: Fetching, of
     assert part.answers() == [OutOfRange(1, 1, 5)]
 
 
+def test_records_above_the_high_watermark_are_not_delivered(part: Fetching) -> None:
+    part.append(5)
+    part.log.high_watermark = 2
+    part.fetch(1)
+    part.fetch(2, min_bytes=25)
+    part.fetch(3, offset=2)
+    part.fetch(4, offset=4)
+    assert part.effects.sent[0][1].end_offset == 2
+    assert part.answers() == [(1, 2)]
+    part.log.high_watermark = 5
+    part.fetches.try_complete()
+    assert part.answers() == [(1, 2), (2, 5), (3, 3), (4, 1)]
+
+
+@pytest.mark.parametrize("offset", [2, 4, 5])
+def test_a_fetch_above_the_high_watermark_is_answered_with_nothing_in_the_end(
+    part: Fetching, offset: int
+) -> None:
+    part.append(5)
+    part.log.high_watermark = 2
+    part.fetch(1, offset)
+    part.pass_time(500)
+    assert part.answers() == [(1, 0)]
+
+
+def test_a_fetch_beyond_the_end_is_told_the_high_watermark(part: Fetching) -> None:
+    part.append(5)
+    part.log.high_watermark = 2
+    part.fetch(1, 6)
+    assert part.answers() == [OutOfRange(1, 0, 2)]
+
+
 def test_waiting_fetches_are_sent_to_the_next_leader(part: Fetching) -> None:
     part.fetch(1)
     part.fetch(2)

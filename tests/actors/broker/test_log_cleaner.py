@@ -112,6 +112,27 @@ def test_without_a_retention_acknowledged_records_are_removed_at_once() -> None:
     assert part.offsets() == [2]
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [{"retention": "1s"}, {"retention_bytes": 1}, {"cleanup": "acknowledged"}],
+)
+def test_no_policy_removes_records_above_the_high_watermark(policy: dict[str, Any]) -> None:
+    part = Cleaned(**policy)
+    part.append("a", "b", "a", "b")
+    part.log.high_watermark = 2
+    part.effects.now = 10 * SECOND_US
+    part.cleaner.clean_up()
+    assert part.offsets() == [2, 3]
+
+
+def test_a_record_above_the_high_watermark_replaces_none_in_a_compaction() -> None:
+    part = Cleaned(cleanup="compact")
+    part.append("a", "a", "b", "a", "b")
+    part.log.high_watermark = 3
+    part.cleaner.clean_up()
+    assert part.offsets() == [1, 2, 3, 4]
+
+
 def test_payloads_are_dropped_with_their_records() -> None:
     store, payload = FakeRef("store"), Payload("id", 3, 0, "bytes")
     part = Cleaned(cleanup="acknowledged", payloads="external")

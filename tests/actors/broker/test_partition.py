@@ -13,10 +13,15 @@ from wavetank.model.messages.client import (
     Append,
     Appended,
     Claim,
+    Claimed,
     Fetch,
     Fetched,
+    FindOffset,
+    FoundOffset,
     GroupCommitted,
+    Inspect,
     NotLeader,
+    PartitionView,
 )
 from wavetank.model.messages.cluster import HandOver, Lead
 from wavetank.model.messages.share import (
@@ -170,6 +175,21 @@ def test_the_state_does_not_change_with_either_leader(old: Leader) -> None:
     assert repr(attrs.evolve(state, log=log)) == before, "the next leader has the whole state"
     change(new)
     assert repr(lead.state) == before
+
+
+def test_clients_see_the_log_up_to_the_high_watermark(old: Leader) -> None:
+    old.append(6, 3)
+    old.partition.log.high_watermark = 6
+    old.effects.sent.clear()
+    old.get(READER, Inspect())
+    [view] = old.answers(PartitionView)
+    assert (view.end_offset, view.records, view.lags["commits"]) == (6, 6, 2)
+    old.get(READER, FindOffset(5, 10**9))
+    assert old.answers(FoundOffset) == [FoundOffset(5, 6, 6)]
+    old.get(READER, Claim(6, "new", "reader", 1, 10**9))
+    assert [claimed.end_offset for claimed in old.answers(Claimed)] == [6]
+    old.get(COORDINATOR, committed(9))
+    assert old.partition.cursors["commits"].committed == 6
 
 
 def test_a_fetch_and_a_commit_renew_the_lease_of_their_group(old: Leader) -> None:

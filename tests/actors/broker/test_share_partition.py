@@ -96,6 +96,17 @@ def group() -> Group:
     return group
 
 
+def test_records_above_the_high_watermark_are_not_acquired(group: Group) -> None:
+    group.append(5)
+    group.log.high_watermark = 2
+    group.acquire("a", 9)
+    assert group.acquired("a") == [[(0, 2, 0)]]
+    group.acquire("a", 9)
+    group.log.high_watermark = 5
+    group.share.dispatch()
+    assert group.acquired("a") == [[(0, 2, 0)], [(2, 3, 0)]]
+
+
 # Members
 
 

@@ -394,6 +394,47 @@ def test_the_memory_of_dropped_batches_is_freed_at_once() -> None:
         assert sum(type(thing) is Payload for thing in gc.get_objects()) == kept
 
 
+def test_a_log_ends_where_the_batch_began_in_which_it_was_cut_off() -> None:
+    log = filled(2, 3, 2)
+    assert spans(tuple(log.truncate_after(4))) == [(2, 3), (5, 2)]
+    assert (log.end_offset, log.high_watermark) == (2, 2)
+
+
+def test_a_log_that_was_cut_off_gives_the_same_answers_as_one_that_never_was_longer() -> None:
+    log, other = filled(1, 1, 1), filled(1, 1, 1)
+    log.append(Batch("shop", 0, 1, timestamps_us=50, sizes=1), 50, 1)
+    assert log.offset_at(40) == log.offset_at_append_time(40) == 3
+    log.truncate_after(3)
+    for each in (log, other):
+        each.append(Batch("shop", 0, 1, timestamps_us=7, sizes=1), 7, 2)
+        assert (each.offset_at(6), each.offset_at_append_time(6)) == (3, 3)
+        assert (each.offset_at(40), each.offset_at_append_time(40)) == (4, 4)
+    assert log.epochs == other.epochs == [(0, 0), (2, 3)]
+
+
+def test_an_epoch_that_has_begun_gets_no_second_row_with_its_first_batch() -> None:
+    log = filled(2)
+    log.begin_epoch(4)
+    assert log.end_of_epoch(4) == (4, 2)
+    log.append(Batch("shop", 0, 1, timestamps_us=0, sizes=1), 9, 4)
+    assert log.epochs == [(0, 0), (4, 2)]
+
+
+def test_an_epoch_without_records_is_forgotten_when_the_log_is_cut_off_at_its_end() -> None:
+    log = filled(2)
+    log.begin_epoch(4)
+    assert log.truncate_after(2) == []
+    assert log.epochs == [(0, 0)]
+
+
+def test_the_end_of_an_unknown_epoch_is_that_of_the_one_before() -> None:
+    log = MemoryLog(10)
+    for epoch in (3, 5, 5, 8):
+        log.append(Batch("shop", 0, 1, timestamps_us=0, sizes=1), 0, epoch)
+    found = [log.end_of_epoch(epoch) for epoch in (2, 3, 4, 5, 7, 8, 9)]
+    assert found == [(-1, 10), (3, 11), (3, 11), (5, 13), (5, 13), (8, 14), (8, 14)]
+
+
 def test_a_snapshot_shares_its_batches_with_the_log() -> None:
     log = filled(2, 3)
     snapshot = log.snapshot()
