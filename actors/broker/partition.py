@@ -256,7 +256,7 @@ class Partition(Actor):
                     self.effects, storage, self.log, storage.cache_bytes, self.windows
                 )
             self.get_ready(storage.state)
-            storage.begin(max(self.log.last_epoch, 0), self.log)
+            storage.begin()
 
     def get_ready(self, state: JournaledState) -> None:
         """Make what a follower has; then it can take orders, if nothing has to be written first."""

@@ -148,8 +148,7 @@ class PartitionDirector:
                 [
                     tp
                     for tp in partitions
-                    if tp not in quiet
-                    or (control.partitions[tp].leader == broker and not asked)
+                    if tp not in quiet or (control.partitions[tp].leader == broker and not asked)
                 ],
             )
         if changes:

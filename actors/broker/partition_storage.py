@@ -218,6 +218,8 @@ class PartitionStorage:
         settings: ClusterSettings,
         codec: FrameCodec,
         snapshot: Callable[[], Iterable[Entry]],
+        *,
+        alone: bool,
     ) -> None:
         """Use the folder of a partition; `snapshot` describes its present state."""
         self._effects = effects
@@ -271,7 +273,9 @@ class PartitionStorage:
         """The attempt to write a log that was handed over."""
         self._taken: StoredSegment
         """The segment that is written for it."""
-        self._state = JournaledState()
+        self.state = JournaledState()
+        """What the journal said when it was read."""
+        self._alone = alone
         self._began_us = 0
 
     def _entries(self) -> Iterable[Entry]:
@@ -292,13 +296,13 @@ class PartitionStorage:
         """Take what was read; return the state of the partition once all is there."""
         if isinstance(read.message, StateRead):
             for entry in self.journal.read(read.files):
-                self._state.apply(entry)
-            if self._state.topic_id not in (None, self._topic_id):
-                self._state = JournaledState()  # files of a topic that was deleted
-            self._numbers = {names: number for number, names in self._state.names.items()}
-            self._recovery_point = self._state.recovery_point
+                self.state.apply(entry)
+            if self.state.topic_id not in (None, self._topic_id):
+                self.state = JournaledState()  # files of a topic that was deleted
+            self._numbers = {names: number for number, names in self.state.names.items()}
+            self._recovery_point = self.state.recovery_point
             scanners = self._codec.log_scanners(
-                self._state.names, self._recovery_point, loaded=self.cache_bytes is None
+                self.state.names, self._recovery_point, loaded=self.cache_bytes is None
             )
             self._disk.read_folder(self._folder, scanners, LogRead())
             return None
@@ -355,7 +359,7 @@ class PartitionStorage:
     def _recover(self, read: FolderRead) -> PartitionState:
         """Put the log together, and cut off what is damaged."""
         files = read.files
-        stale = self._state.topic_id is None and bool(files)
+        stale = self.state.topic_id is None and bool(files)
         batches: list[Batch] = []
         lost: list[Batch] = []
         cut_off = read.take_lost()
@@ -410,10 +414,10 @@ class PartitionStorage:
         for batch in batches:
             if batch.producer_epoch != NOT_IDEMPOTENT:
                 producers.restored(batch)
-        start = self._state.start_offset
+        start = self.state.start_offset
         end = batches[-1].base_offset + batches[-1].count if batches else start
         # An offset that a group knows is not given to another record, should this one be lost.
-        end = max(end, start, self._state.next_offset(), self.active_offset)
+        end = max(end, start, self.state.next_offset(), self.active_offset)
         log = MemoryLog.from_snapshot(
             LogSnapshot(
                 min(start, batches[0].base_offset) if batches else start,
@@ -437,7 +441,7 @@ class PartitionStorage:
                     bytes=batch.bytes, epoch=batch.epoch, append_time_us=batch.append_time_us,
                     reason="not on the disk after a power loss or damage",
                 )  # fmt: skip
-        return self._state.state(log.snapshot(), producers.snapshot())
+        return self.state.state(log.snapshot(), producers.snapshot())
 
     def _locate(self, contents: FileContents) -> None:
         """Note where the batches of a segment stand that was read, and make its indexes."""
@@ -452,12 +456,14 @@ class PartitionStorage:
                 self._indexes.add(batch, batch.append_time_us, position, end - position)
             position = end
 
-    def begin(self, epoch: int, log: MemoryLog) -> None:
+    def begin(self) -> None:
         """Begin to write: the partition has its state."""
-        if self._codec.has_indexes:
-            batches = log.pieces(log.start_offset, log.end_offset)
-            write_epochs(self._disk, self._folder, batches, epoch, log.end_offset)
         self.journal.begin()
+
+    def begin_epoch(self, log: MemoryLog) -> None:
+        """Write at which offsets the epochs of a log begin: there is a new one."""
+        if self._codec.has_indexes:
+            write_epochs(self._disk, self._folder, log.epochs)
 
     # Writing
 
