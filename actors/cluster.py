@@ -7,12 +7,14 @@ simulation, waiting makes virtual time pass.
 from __future__ import annotations
 
 import logging
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import attrs
-from pykka import Timeout
+from pykka import ActorDeadError, Timeout
 
 from ..model.callables import require_plain
+from ..model.consensus.stored_raft import StoredRaft
 from ..model.disk import DiskModel
 from ..model.durations import Duration, format_duration, to_us
 from ..model.errors import BadValueError, UnknownNameError, WavetankError
@@ -25,6 +27,7 @@ from ..model.messages.cluster import (
     GetMetadata,
     GroupConfig,
     Metadata,
+    NotController,
     RequestRefused,
     Reservation,
 )
@@ -46,10 +49,12 @@ from ..strategies.partitioning import partitioner as resolve_partitioner
 from .broker.broker import Broker
 from .broker.controller import Controller
 from .broker.disk_payload_store import DiskPayloadStore
+from .broker.metadata_image import ProgramCode
 from .broker.payload_store import PayloadStore
 from .client.load_generator import LoadGenerator
 from .client.payload_client import fetch_payload
 from .client.producer import Producer
+from .controller_finder import ControllerFinder
 from .engine.live import LiveSystem
 from .engine.simulated import SimulatedSystem
 from .groups import ConsumerGroup, check_policy
@@ -71,6 +76,10 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL: Final = "10ms"
 """How often a condition is checked that has to be waited for."""
+ATTEMPT_S: Final = 2.0
+"""How long one of several controllers has to answer before the next one is asked."""
+QUORUMS: Final = (1, 3, 5)
+"""The numbers of controllers that a cluster can have."""
 SETTLE_INTERVAL: Final = "50ms"
 """How often `Cluster.settle` looks around."""
 READ_BYTES: Final = 1_048_576
@@ -83,8 +92,21 @@ DEFAULTS: Final = {"group_initial_rebalance_delay_ms": 0}
 group of one does not wait for more members."""
 
 
+def controller_names(count: int) -> tuple[str, ...]:
+    """Return the names of so many controllers.
+
+    Raises:
+        BadValueError: It is not one of the numbers that a cluster can have.
+    """
+    if isinstance(count, bool) or count not in QUORUMS:
+        raise BadValueError(f"controllers = {count!r}: expected 1, 3 or 5")
+    if count == 1:
+        return ("controller",)
+    return tuple(f"controller-{number}" for number in range(count))
+
+
 class Cluster:
-    """A controller, brokers, and the producers and consumers that use them.
+    """Controllers, brokers, and the producers and consumers that use them.
 
     Create one with `Cluster.simulated` or `Cluster.live`, as a context manager: at the end of the
     block everything is stopped and the event log is closed.
@@ -104,6 +126,7 @@ class Cluster:
         settings: ClusterSettings,
         *,
         brokers: int,
+        controllers: int = 1,
         network: NetworkModel | None = None,
         out: str | Path | None = None,
         scenario: object = None,
@@ -117,6 +140,7 @@ class Cluster:
     ) -> None:
         """Start a cluster on an engine; see `simulated` and `live` for the arguments."""
         check_whole("brokers", brokers, 1)
+        names = controller_names(controllers)
         if engine is LiveSystem and settings.storage == "disk" and data_dir is None:
             raise BadValueError(
                 "storage = 'disk': expected a data_dir as well, the directory for the files"
@@ -152,10 +176,16 @@ class Cluster:
         """Directory for external payloads."""
         self.payload_store: Ref | None = None
         """The actor that stores external payloads, once a topic has them."""
-        self.controller = self.system.spawn(
-            Controller, "controller", self.settings, {}, node="controller"
+        code, retained = ProgramCode(), dict[str, StoredRaft]()
+        self.controllers: tuple[Ref, ...] = tuple(
+            self.system.spawn(
+                Controller, name, settings, names, self.system.first_life, code, retained, node=name
+            )
+            for name in names
         )
-        """The controller's address."""
+        """The addresses of the controllers."""
+        self._finder = ControllerFinder(self.controllers)
+        self._requests = count((self.system.first_life << 32) + 1)
         self.brokers: list[str] = []
         """Names of all brokers that were started."""
         for _ in range(brokers):
@@ -170,6 +200,7 @@ class Cluster:
         seed: int = 0,
         *,
         brokers: int = 1,
+        controllers: int = 1,
         network: NetworkModel | None = None,
         out: str | Path | None = None,
         scenario: object = None,
@@ -181,6 +212,8 @@ class Cluster:
         disk: DiskModel | None = None,
         broker_heartbeat_interval_ms: int = 2_000,
         broker_session_timeout_ms: int = 9_000,
+        controller_quorum_election_timeout_ms: int = 1_000,
+        controller_quorum_fetch_timeout_ms: int = 2_000,
         group_initial_rebalance_delay_ms: int = 0,
         storage: Literal["memory", "disk"] = "disk",
         flush: Literal["interval", "commit"] = "interval",
@@ -198,6 +231,8 @@ class Cluster:
         Args:
             seed: Seed of all random numbers.
             brokers: Number of brokers, named broker-0, broker-1 and so on.
+            controllers: Number of controllers: 1, named controller, or 3 or 5, named controller-0
+                and so on. They agree by Raft; more than half of them have to run.
             network: Decides what happens to each message between nodes; by default all arrive
                 after 500 µs.
             out: New directory for the event log; by default the log stays in memory.
@@ -216,6 +251,10 @@ class Cluster:
                 takes no time, and a sync a millisecond.
             broker_heartbeat_interval_ms: How often a broker sends a heartbeat to the controller.
             broker_session_timeout_ms: Without a heartbeat for this long, a broker is lost.
+            controller_quorum_election_timeout_ms: Without being elected for this long, a controller
+                tries again.
+            controller_quorum_fetch_timeout_ms: Without hearing from the active controller for this
+                long, another one wants to be elected.
             group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits
                 for more members.
             storage: Where partitions keep their records. "disk": on the broker's disk, as in Kafka.
@@ -247,6 +286,8 @@ class Cluster:
         settings = ClusterSettings(
             broker_heartbeat_interval_ms=broker_heartbeat_interval_ms,
             broker_session_timeout_ms=broker_session_timeout_ms,
+            controller_quorum_election_timeout_ms=controller_quorum_election_timeout_ms,
+            controller_quorum_fetch_timeout_ms=controller_quorum_fetch_timeout_ms,
             group_initial_rebalance_delay_ms=group_initial_rebalance_delay_ms,
             storage=storage,
             flush=flush,
@@ -260,8 +301,8 @@ class Cluster:
             timer_jitter_percent=timer_jitter_percent,
         )
         return cls(
-            SimulatedSystem, seed, settings, brokers=brokers, network=network, out=out,
-            scenario=scenario, listener=listener, keep=keep, observe=observe,
+            SimulatedSystem, seed, settings, brokers=brokers, controllers=controllers,
+            network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
             payload_dir=payload_dir, on_handler_error=on_handler_error, disk=disk,
         )  # fmt: skip
 
@@ -271,6 +312,7 @@ class Cluster:
         seed: int = 0,
         *,
         brokers: int = 1,
+        controllers: int = 1,
         network: NetworkModel | None = None,
         out: str | Path | None = None,
         scenario: object = None,
@@ -282,6 +324,8 @@ class Cluster:
         data_dir: str | Path | None = None,
         broker_heartbeat_interval_ms: int = 2_000,
         broker_session_timeout_ms: int = 9_000,
+        controller_quorum_election_timeout_ms: int = 1_000,
+        controller_quorum_fetch_timeout_ms: int = 2_000,
         group_initial_rebalance_delay_ms: int = 0,
         storage: Literal["memory", "disk"] | None = None,
         flush: Literal["interval", "commit"] = "interval",
@@ -300,6 +344,7 @@ class Cluster:
         Args:
             seed: Seed of all random numbers. The order of threads still differs from run to run.
             brokers: As for `simulated`, like all other arguments.
+            controllers: Number of controllers: 1, 3 or 5.
             network: By default, messages between nodes arrive without a delay.
             out: New directory for the event log.
             scenario: Description of the run.
@@ -313,6 +358,10 @@ class Cluster:
                 By default everything is in memory, and settings for logs on a disk are refused.
             broker_heartbeat_interval_ms: How often a broker sends a heartbeat to the controller.
             broker_session_timeout_ms: Without a heartbeat for this long, a broker is lost.
+            controller_quorum_election_timeout_ms: Without being elected for this long, a controller
+                tries again.
+            controller_quorum_fetch_timeout_ms: Without hearing from the active controller for this
+                long, another one wants to be elected.
             group_initial_rebalance_delay_ms: How long a first rebalance waits for more members.
             storage: Where partitions keep their records: "disk", in the `data_dir`, or "memory".
                 By default "disk" if there is a `data_dir`, else "memory".
@@ -342,6 +391,8 @@ class Cluster:
         settings = ClusterSettings(
             broker_heartbeat_interval_ms=broker_heartbeat_interval_ms,
             broker_session_timeout_ms=broker_session_timeout_ms,
+            controller_quorum_election_timeout_ms=controller_quorum_election_timeout_ms,
+            controller_quorum_fetch_timeout_ms=controller_quorum_fetch_timeout_ms,
             group_initial_rebalance_delay_ms=group_initial_rebalance_delay_ms,
             storage=storage or ("memory" if data_dir is None else "disk"),
             flush=flush,
@@ -356,8 +407,8 @@ class Cluster:
             timer_jitter_percent=timer_jitter_percent,
         )
         return cls(
-            LiveSystem, seed, settings, brokers=brokers, network=network, out=out,
-            scenario=scenario, listener=listener, keep=keep, observe=observe,
+            LiveSystem, seed, settings, brokers=brokers, controllers=controllers,
+            network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
             payload_dir=payload_dir, on_handler_error=on_handler_error, data_dir=data_dir,
         )  # fmt: skip
 
@@ -505,7 +556,7 @@ class Cluster:
             topic = attrs.evolve(topic, serializer=topic.make_serializer().name)
         if topic.payloads == "external":
             self._payload_store()
-        self._order(CreateTopic(topic))
+        self._order(CreateTopic(next(self._requests), topic))
         return self._last_metadata.topics[name]
 
     def delete_topic(self, name: str) -> None:
@@ -514,7 +565,7 @@ class Cluster:
         Raises:
             BadValueError: There is no such topic.
         """
-        self._order(DeleteTopic(name))
+        self._order(DeleteTopic(next(self._requests), name))
 
     def add_partitions(self, name: str, partitions: int) -> None:
         """Add partitions to a topic.
@@ -526,7 +577,13 @@ class Cluster:
         Raises:
             BadValueError: There is no such topic, or it has as many partitions already.
         """
-        self._order(CreatePartitions(name, check_whole("partitions", partitions, 1)))
+        count = check_whole("partitions", partitions, 1)
+        self._order(CreatePartitions(next(self._requests), name, count))
+
+    def _begin_to_add_partitions(self, name: str, partitions: int) -> None:
+        """Add partitions to a topic, without waiting for them."""
+        request = CreatePartitions(next(self._requests), name, partitions)
+        self._finder.current.ask(request, block=False)
 
     # Clients
 
@@ -635,15 +692,16 @@ class Cluster:
             self._prepare_dead_letters(name, wanted, chosen.dead_letter_topic)
         delay_ms = self.settings.group_initial_rebalance_delay_ms
         reservation = Reservation(name, chosen.auto_offset_reset, chosen.subscriber_ttl_ms * 1_000)
-        self._order(CreateGroup(name, GroupConfig(name, wanted, rule, delay_ms), reservation))
+        config = GroupConfig(name, wanted, rule, delay_ms)
+        self._order(CreateGroup(next(self._requests), name, config, reservation))
         self.groups[name] = group
         return group
 
     # Descriptions
 
     def metadata(self) -> Metadata:
-        """Get the metadata from the controller: brokers, topics, leaders and coordinators."""
-        metadata: Metadata = self.controller.ask(GetMetadata(), timeout=REQUEST_TIMEOUT_S)
+        """Get the metadata from the active controller: brokers, topics, leaders and coordinators."""
+        metadata: Metadata = self._ask_controller(GetMetadata())
         self._last_metadata = metadata
         return metadata
 
@@ -813,8 +871,36 @@ class Cluster:
             topic = topics[name]
         return topic
 
+    def _ask_controller(self, message: object) -> Any:
+        """Ask the active controller: try one after the other until that one answers.
+
+        Raises:
+            ActorDeadError: No controller runs.
+            Timeout: None has answered within 120 seconds.
+        """
+        finder, system = self._finder, self.system
+        deadline_us = system.now_us + to_us(REQUEST_TIMEOUT_S, "timeout")
+        while True:
+            controller = finder.current
+            left_s = max(0.0, (deadline_us - system.now_us) / 1e6)
+            wait_s = min(ATTEMPT_S, left_s) if len(self.controllers) > 1 else left_s
+            try:
+                answer = controller.ask(message, timeout=wait_s)
+            except (ActorDeadError, Timeout):
+                is_over = system.now_us >= deadline_us
+                if is_over or not any(ref.is_alive() for ref in self.controllers):
+                    raise
+                finder.give_up()
+            else:
+                if not isinstance(answer, NotController):
+                    finder.found(controller)
+                    return answer
+                if finder.refused(controller, answer.active):
+                    continue
+            system.run(for_=CHECK_INTERVAL)
+
     def _order(self, order: object) -> None:
-        answer = self.controller.ask(order, timeout=REQUEST_TIMEOUT_S)
+        answer = self._ask_controller(order)
         if isinstance(answer, RequestRefused):
             raise BadValueError(answer.reason)
         self._last_metadata = answer.metadata
@@ -826,7 +912,7 @@ class Cluster:
         return name
 
     def _start_broker(self, name: str) -> None:
-        self.system.spawn(Broker, name, self.controller, self.settings, node=name)
+        self.system.spawn(Broker, name, self.controllers, self.settings, node=name)
 
     def _wait_for_brokers(self, names: Sequence[str]) -> None:
         wanted = set(names)
@@ -874,7 +960,7 @@ class Cluster:
         return self.payload_store
 
     def _spawn_client(self, kind: type, name: str, *arguments: Any) -> Ref:
-        return self.system.spawn(kind, name, self.controller, *arguments, node=name)
+        return self.system.spawn(kind, name, self.controllers, *arguments, node=name)
 
     def _wait_until(
         self, condition: Callable[[], bool], timeout: Duration = REQUEST_TIMEOUT_S

@@ -277,6 +277,13 @@ class ClusterSettings:
     `broker_session_timeout_ms`."""
     broker_session_timeout_ms: int = _whole(9_000, least=1)
     """A broker that sends no heartbeat for this long loses its partitions to other brokers."""
+    controller_quorum_election_timeout_ms: int = _whole(1_000, least=1)
+    """A controller that is not elected tries again after this time, and up to twice as long by
+    chance."""
+    controller_quorum_fetch_timeout_ms: int = _whole(2_000, least=1)
+    """A controller that hears nothing from the active one for this long, and by chance up to an
+    election timeout longer, wants to be elected. An active controller that hears nothing from a
+    majority for this long is active no more."""
     group_initial_rebalance_delay_ms: int = _whole(3_000)
     """Time that the first rebalance of an empty group waits for more members, and once more if one
     has joined meanwhile (KIP-134)."""

@@ -730,8 +730,7 @@ class AddPartitions(Action):
         existing = run.cluster.metadata().partitions(self.topic)
         if self.partitions <= existing:
             raise self._too_few(existing)
-        request = cluster_messages.CreatePartitions(self.topic, self.partitions)
-        run.cluster.controller.ask(request, block=False)
+        run.cluster._begin_to_add_partitions(self.topic, self.partitions)
 
     def _too_few(self, existing: int) -> BadValueError:
         return BadValueError(f"partitions = {self.partitions}: expected more than {existing}")

@@ -4,12 +4,15 @@ It may do so only while it has a lease from the controller. Each answered heartb
 from the moment that the heartbeat was sent. A broker whose lease runs out ends its partitions
 itself, before the controller gives them to other brokers: a partition never has two leaders.
 
+A broker asks the controller that it knows to be active, and the next one when there is no answer.
+Orders carry the term of the controller: one that is active no more cannot disturb.
+
 A broker that is told to stop goes on until the controller has moved all of this to other brokers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -23,12 +26,14 @@ from ...model.messages.cluster import (
     HostCoordinator,
     Lead,
     Leading,
+    NotController,
     Register,
     Retire,
     ShutDown,
     ShutdownAllowed,
     StorageFailed,
 )
+from ..controller_finder import ControllerFinder
 from ..engine.actor import Actor, receives
 from .coordinator import Coordinator
 from .partition import Partition
@@ -39,9 +44,18 @@ if TYPE_CHECKING:
     from ..engine.ref import Ref
 
 
+SEARCH_US: Final = 100_000
+"""Pause before the next controller is asked, when no active one is known."""
+
+
 @attrs.frozen
 class BrokerHeartbeatDue:
     """Time for a heartbeat to the controller."""
+
+
+@attrs.frozen
+class ControllerSearch:
+    """Time to ask the next controller, as the last one does not know which one is active."""
 
 
 @attrs.frozen
@@ -52,8 +66,10 @@ class LeaseCheck:
 class Broker(Actor):
     """One broker, on a node of its own."""
 
-    def __init__(self, controller: Ref, settings: ClusterSettings) -> None:
-        self.controller = controller
+    def __init__(self, controllers: tuple[Ref, ...], settings: ClusterSettings) -> None:
+        self.finder = ControllerFinder(controllers)
+        self.term = 0
+        """The highest term of a controller that it has heard of."""
         self.settings = settings
         self.partitions: dict[TopicPartition, Leading] = {}
         """The partitions that it leads."""
@@ -64,6 +80,10 @@ class Broker(Actor):
         self.registered = False
         self.lease_end_us = 0
         """When the lease ends, on this node's clock."""
+        self.epoch = -1
+        """Broker epoch of its last registration."""
+        self.searching = False
+        """Whether it is about to ask the next controller."""
         self.stopping = False
         self.ready: set[TopicPartition] = set()
         """The partitions on disk that have read their logs."""
@@ -83,11 +103,32 @@ class Broker(Actor):
 
     @receives(BrokerHeartbeatDue)
     def on_beat(self, beat: BrokerHeartbeatDue) -> None:
+        controller = self.finder.to_ask()
         if self.registered:
             heartbeat = BrokerHeartbeat(self.ref.name, self.session, self.now, self.stopping)
-            self.send(self.controller, heartbeat)
+            self.send(controller, heartbeat)
         else:
-            self.send(self.controller, Register(self.ref.name, self.session, self.now))
+            self.send(controller, Register(self.ref.name, self.session, self.now))
+
+    @receives(NotController)
+    def on_not_controller(self, refused: NotController) -> None:
+        if self.finder.refused(self.sender, refused.active):
+            self.on_beat(BrokerHeartbeatDue())
+        elif refused.active is None and not self.searching:
+            self.searching = True
+            self.after(SEARCH_US, ControllerSearch(), background=True)
+
+    @receives(ControllerSearch)
+    def on_controller_search(self, search: ControllerSearch) -> None:
+        self.searching = False
+        self.on_beat(BrokerHeartbeatDue())
+
+    def obeys(self, term: int) -> bool:
+        """Whether the message being handled is of the latest controller that it has heard of."""
+        if term < self.term:
+            return False
+        self.term = term
+        return True
 
     @receives(ShutDown)
     def on_shut_down(self, shut_down: ShutDown) -> None:
@@ -99,13 +140,15 @@ class Broker(Actor):
 
     @receives(ShutdownAllowed)
     def on_shutdown_allowed(self, allowed: ShutdownAllowed) -> None:
-        if allowed.session == self.session:
+        if allowed.session == self.session and self.obeys(allowed.term):
             self.stop()
 
     @receives(BrokerAlive)
     def on_alive(self, alive: BrokerAlive) -> None:
-        if alive.session != self.session:
+        if alive.session != self.session or not self.obeys(alive.term):
             return
+        self.finder.found(self.sender)
+        self.epoch = alive.epoch
         lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
         self.lease_end_us = max(self.lease_end_us, lease_end_us)
         if not self.registered:
@@ -123,14 +166,15 @@ class Broker(Actor):
 
     @receives(BrokerUnknown)
     def on_unknown(self, unknown: BrokerUnknown) -> None:
-        if unknown.session == self.session and self.registered:
+        if unknown.session == self.session and self.registered and self.obeys(unknown.term):
+            self.finder.found(self.sender)
             self.step_down("removed by the controller")
 
     def step_down(self, reason: str) -> None:
         """Give up all partitions and coordinators, which others may have by now; register again."""
         self.record(kinds.BROKER_FENCED, count=len(self.partitions), reason=reason)
         for partition, leading in self.partitions.items():
-            self.send(leading.ref, Drop(partition, lost=True))
+            self.send(leading.ref, Drop(partition, lost=True, term=self.term))
         for coordinating in self.coordinators.values():
             self.send(coordinating.ref, Retire())
         self.partitions.clear()
@@ -145,24 +189,27 @@ class Broker(Actor):
 
     @receives(Lead)
     def on_lead(self, lead: Lead) -> None:
+        if not self.obeys(lead.term):
+            return
         known = self.partitions.get(lead.partition)
         if known is None or known.epoch < lead.epoch:
             name = f"{lead.partition}" + (f"@{lead.epoch}" if lead.epoch else "")
             if known is not None and self.settings.storage == "disk":
                 self.ready.discard(lead.partition)
-                self.send(known.ref, Drop(lead.partition, lost=True))  # one actor writes the files
+                drop = Drop(lead.partition, lost=True, term=self.term)
+                self.send(known.ref, drop)  # one actor writes the files
             ref = self.spawn(Partition, name, lead, self.ref, self.settings)
             known = self.partitions[lead.partition] = Leading(lead.partition, lead.epoch, ref)
             if self.settings.storage == "disk":
                 return  # the partition says so itself, once it has read its log
         if self.settings.storage == "memory" or known.partition in self.ready:
-            self.send(self.controller, known)
+            self.send(self.finder.current, known)
 
     @receives(Leading)
     def on_leading(self, leading: Leading) -> None:
         if self.partitions.get(leading.partition) == leading:
             self.ready.add(leading.partition)
-            self.send(self.controller, leading)
+            self.send(self.finder.current, leading)
 
     @receives(StorageFailed)
     def on_storage_failed(self, failed: StorageFailed) -> None:
@@ -173,6 +220,8 @@ class Broker(Actor):
 
     @receives(Drop)
     def on_drop(self, drop: Drop) -> None:
+        if not self.obeys(drop.term):
+            return
         leading = self.partitions.pop(drop.partition, None)
         self.ready.discard(drop.partition)
         if leading is not None:
@@ -180,6 +229,8 @@ class Broker(Actor):
 
     @receives(HostCoordinator)
     def on_coordinate(self, coordinate: HostCoordinator) -> None:
+        if not self.obeys(coordinate.term):
+            return
         known = self.coordinators.get(coordinate.group)
         if known is None or known.epoch < coordinate.epoch:
             epoch = f"@{coordinate.epoch}" if coordinate.epoch else ""
@@ -187,8 +238,8 @@ class Broker(Actor):
                 Coordinator,
                 f"group-{coordinate.group}{epoch}",
                 coordinate,
-                self.controller,
+                self.finder.controllers,
             )
             known = CoordinatorHosted(coordinate.group, coordinate.epoch, ref)
             self.coordinators[coordinate.group] = known
-        self.send(self.controller, known)
+        self.reply(known)

@@ -10,9 +10,9 @@ joined meanwhile (KIP-134). Members learn of a rebalance in the answer to their 
 that is how long it takes to begin.
 
 Each new generation and every commit is written to the group's log before it is acknowledged. The
-log is kept by the controller, as there is no replication yet: a coordinator that takes over starts
-with the members and the offsets of the last one. A partition's leader is told what its groups have
-committed, because it decides by that which records may be removed, and records the event.
+controllers keep that log: a coordinator that takes over starts with the members and the offsets of
+the last one. A partition's leader is told what its groups have committed, because it decides by
+that which records may be removed, and records the event.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from ...model.messages.cluster import (
     GetMetadata,
     HostCoordinator,
     Metadata,
+    NotController,
     RequestDone,
     Retire,
 )
@@ -70,6 +71,7 @@ from ...model.messages.group import (
     SyncRefused,
 )
 from ...strategies.assignment import resolve
+from ..controller_finder import ControllerFinder
 from ..engine.actor import Actor, receives
 
 if TYPE_CHECKING:
@@ -107,12 +109,12 @@ class Refresh:
 class Coordinator(Actor):
     """Coordinates one group."""
 
-    def __init__(self, order: HostCoordinator, controller: Ref) -> None:
+    def __init__(self, order: HostCoordinator, controllers: tuple[Ref, ...]) -> None:
         self.epoch = order.epoch
         self.config = attrs.evolve(order.config, assignor=order.state.assignor)
         self.metadata = order.metadata
         self.inherited = order.state
-        self.controller = controller
+        self.finder = ControllerFinder(controllers)
         self.group = ClassicGroup(order.config.initial_delay_ms)
         self.assignor = resolve(self.config.assignor)
         self.join_timer: Timer | None = None
@@ -218,7 +220,18 @@ class Coordinator(Actor):
         self.last_append += 1
         append = GroupLogAppend(self.config.name, self.epoch, self.last_append, generation, offsets)
         self.appends[self.last_append] = (append, then)
-        self.send(self.controller, append)
+        self.send(self.finder.current, append)
+
+    def repeat_appends(self) -> None:
+        """Send the changes again that are not confirmed: they or their answers may be lost."""
+        for append, _ in self.appends.values():
+            self.send(self.finder.current, append)
+
+    @receives(NotController)
+    def on_not_controller(self, refused: NotController) -> None:
+        if self.finder.refused(self.sender, refused.active):
+            self.send(self.finder.current, GetMetadata())
+            self.repeat_appends()
 
     @receives(GroupLogAppended)
     def on_group_log_appended(self, appended: GroupLogAppended) -> None:
@@ -256,9 +269,8 @@ class Coordinator(Actor):
 
     @receives(Refresh)
     def on_refresh(self, refresh: Refresh) -> None:
-        self.send(self.controller, GetMetadata())
-        for append, _ in self.appends.values():
-            self.send(self.controller, append)  # it or its answer may have been lost
+        self.send(self.finder.to_ask(), GetMetadata())
+        self.repeat_appends()
 
     # Changes from outside
 
@@ -282,8 +294,11 @@ class Coordinator(Actor):
 
     @receives(Metadata)
     def on_metadata(self, metadata: Metadata) -> None:
+        self.finder.answered()
         if metadata.version <= self.metadata.version:
             return
+        if self.finder.found(self.sender):
+            self.repeat_appends()
         before, self.metadata = self.metadata, metadata
         for partition, offset in list(self.offsets.items()):
             leader = metadata.leaders.get(partition)

@@ -69,8 +69,8 @@ class DeadLettersWritten:
 class DeadLetterProducer(SendingClient):
     """Writes the dead letters of one partition."""
 
-    def __init__(self, controller: Ref) -> None:
-        super().__init__(controller, ProducerSettings(linger_ms=0))
+    def __init__(self, controllers: tuple[Ref, ...]) -> None:
+        super().__init__(controllers, ProducerSettings(linger_ms=0))
         self.awaiting_metadata: list[tuple[WriteDeadLetters, Ref]] = []
         """Requests for a dead-letter topic that is not known, each with its sender."""
 

@@ -96,8 +96,10 @@ class Journal:
         """Changes that are on their way."""
         self._entries = 0
         """Changes since the last snapshot."""
-        self._added = 0
-        self._written = 0
+        self.added = 0
+        """Changes so far."""
+        self.written = 0
+        """Changes that are on the disk."""
         self._outbox: deque[tuple[int, Ref, object]] = deque()
         """Messages that wait for a change, by its number."""
         self._snapshot_number: int | None = None
@@ -161,7 +163,7 @@ class Journal:
     @property
     def is_written(self) -> bool:
         """Whether all changes are on the disk."""
-        return self._written == self._added
+        return self.written == self.added
 
     def add(self, entry: Entry) -> None:
         """Write a change; before `begin` there is nothing to do, as its snapshot has the change."""
@@ -169,7 +171,7 @@ class Journal:
             return
         # Now or never: the change of this entry may be made only after this call.
         self._consider_snapshot()
-        self._added += 1
+        self.added += 1
         self._entries += 1
         self._waiting.append(entry)
         if not self._writer.busy and not self._failed:
@@ -184,13 +186,13 @@ class Journal:
         if (
             self._plain
             and self._in_file
-            and self._written == self._added
+            and self.written == self.added
             and self._entries <= ENTRIES
             and self._has_snapshot
             and writer.file is not None
             and writer.file.append_at_once(entry, SIMULATED_SIZE)
         ):
-            self._added = self._written = self._added + 1
+            self.added = self.written = self.added + 1
             self._entries += 1
             self._in_file += 1
             return True
@@ -198,10 +200,10 @@ class Journal:
 
     def send(self, to: Ref, message: object) -> None:
         """Send a message as soon as all changes so far are on the disk."""
-        if self._written == self._added:
+        if self.written == self.added:
             self._effects.send(to, message)
         else:
-            self._outbox.append((self._added, to, message))
+            self._outbox.append((self.added, to, message))
 
     def sync(self, message: object) -> None:
         """Sync the changes that are written; then the actor gets the message."""
@@ -260,9 +262,9 @@ class Journal:
     def _group_written(self) -> None:
         """Count the changes that are on the disk now, and send what waited for them."""
         self._in_file += len(self._group) + (not self._in_file)
-        self._written += len(self._group)
+        self.written += len(self._group)
         self._group = []
-        while self._outbox and self._outbox[0][0] <= self._written:
+        while self._outbox and self._outbox[0][0] <= self.written:
             _, to, message = self._outbox.popleft()
             self._effects.send(to, message)
 

@@ -51,14 +51,6 @@ class MetadataRead:
     """The journal was asked for."""
 
 
-@attrs.frozen
-class LogPersisted:
-    """An order to the disk is carried out."""
-
-    number: int
-    """Number of the order."""
-
-
 class LogOwner(Protocol):
     """What a controller does for its log."""
 
@@ -74,8 +66,8 @@ class LogOwner(Protocol):
     def activated(self) -> None:
         """Go on as the active controller: all that is committed is applied."""
 
-    def deactivated(self) -> None:
-        """Go on as one that is not active."""
+    def deactivated(self, unanswered: Iterable[Ref]) -> None:
+        """Go on as one that is not active; what was promised to these actors is not sent."""
 
 
 class MetadataLog:
@@ -106,13 +98,29 @@ class MetadataLog:
         """Index of the last entry that the metadata have."""
         self._outbox: deque[tuple[int, Ref, object]] = deque()
         """Messages that wait until an entry is committed, by its index."""
-        self._reads: dict[int, tuple[Ref, object]] = {}
-        """Messages that wait until others confirm that this is the active controller."""
+        self._reads: dict[int, tuple[int, Ref, object]] = {}
+        """Messages that wait until others confirm that this is the active controller, each with the
+        index of the last entry at that time."""
+        self._on_their_way: deque[tuple[int, int]] = deque()
+        """Orders to the disk: the last change of the journal, and the number of the order."""
         self._last_read = 0
         self._queue: deque[Ready] = deque()
         self._is_busy = False
+        self._is_held = False
+        """Whether nobody gets an answer yet."""
         self._timer: Timer | None = None
         self._timer_due_us = 0
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether all changes so far are committed."""
+        assert self.raft is not None
+        return self.raft.log.last_index <= self._applied
+
+    @property
+    def term(self) -> int:
+        """The term in which this controller became active last."""
+        return self._term
 
     # Starting
 
@@ -122,7 +130,10 @@ class MetadataLog:
         self._start()
 
     def open_disk(self) -> None:
-        """Read the log; the answer is a `FolderRead`. Nobody gets an answer before that."""
+        """Read the log; the answer is a `FolderRead`.
+
+        Nobody gets an answer before that, and from the only controller before it is active.
+        """
         effects = self._effects
         disk, virtual = effects.disk, effects.time_is_virtual
         self.journal = Journal(
@@ -130,6 +141,7 @@ class MetadataLog:
             lambda: self._stored.entries(), sync=True,
         )  # fmt: skip
         effects.hold_messages()
+        self._is_held = True
         scanners: Scanners = {JOURNAL: scan_entries, SNAPSHOT: scan_entries}
         disk.read_folder(FOLDER, scanners, MetadataRead())
 
@@ -144,13 +156,31 @@ class MetadataLog:
         """Begin to take part, if it is the snapshot of the start."""
         assert self.journal is not None
         if self.journal.on_snapshot_durable(durable):
-            self._effects.release_messages()
             self._start()
+            assert self.raft is not None
+            if self.raft.voters != (self._effects.ref.name,):
+                self._release()
+
+    def _release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._effects.release_messages()
 
     def on_written(self, written: GroupWritten) -> None:
         """Go on with what waited for the disk."""
         assert self.journal is not None
         self.journal.on_written(written)
+        self._confirm_persisted()
+
+    def _confirm_persisted(self) -> None:
+        """Go on with what had to be on the disk."""
+        assert self.journal is not None
+        number = 0
+        while self._on_their_way and self._on_their_way[0][0] <= self.journal.written:
+            _, number = self._on_their_way.popleft()
+        if number:
+            assert self.raft is not None
+            self._process(self.raft.persisted(number, self._effects.monotonic))
 
     def on_failed(self, failed: DiskFailed) -> None:
         """Try again later to write."""
@@ -161,6 +191,7 @@ class MetadataLog:
         """Write what could not be written."""
         assert self.journal is not None
         self.journal.retry()
+        self._confirm_persisted()
 
     def _start(self) -> None:
         effects, stored = self._effects, self._stored.state
@@ -191,17 +222,22 @@ class MetadataLog:
     def promise(self, to: Ref, message: object) -> None:
         """Send a message once all changes so far are committed."""
         assert self.raft is not None
-        index = self.raft.log.last_index
+        self._send_when_applied(self.raft.log.last_index, to, message)
+
+    def _send_when_applied(self, index: int, to: Ref, message: object) -> None:
         if index <= self._applied:
             self._effects.send(to, message)
         else:
             self._outbox.append((index, to, message))
 
     def confirm(self, to: Ref, message: object) -> None:
-        """Send a message once a majority has confirmed that this is still the active controller."""
+        """Send a message once a majority has confirmed that this is still the active controller.
+
+        All changes so far are committed then.
+        """
         assert self.raft is not None
         self._last_read += 1
-        self._reads[self._last_read] = (to, message)
+        self._reads[self._last_read] = (self.raft.log.last_index, to, message)
         ready = self.raft.read(self._last_read, self._effects.monotonic)
         assert ready.refused is None
         self._process(ready)
@@ -221,16 +257,19 @@ class MetadataLog:
         if self.raft is not None:
             self._process(self.raft.receive(message, self._effects.monotonic))
 
-    def on_persisted(self, persisted: LogPersisted) -> None:
-        """Go on with what had to be on the disk."""
-        assert self.raft is not None
-        self._process(self.raft.persisted(persisted.number, self._effects.monotonic))
-
     def tick(self) -> None:
         """Do what is due by now."""
         assert self.raft is not None
         self._timer = None
         self._process(self.raft.tick(self._effects.monotonic))
+
+    def catch_up(self) -> None:
+        """Do what is overdue: a controller that was paused may not be the active one any more."""
+        raft = self.raft
+        if raft is not None and self._timer is not None:
+            now_us = self._effects.monotonic
+            if raft.deadline_us <= now_us:
+                self._process(raft.tick(now_us))
 
     def _process(self, ready: Ready) -> None:
         """Carry out what Raft wants done. What that leads to comes after it, in order."""
@@ -255,7 +294,7 @@ class MetadataLog:
         for read in ready.reads:
             waiting = self._reads.pop(read.request, None)
             if waiting is not None:
-                self._effects.send(*waiting)
+                self._send_when_applied(*waiting)
         for request in ready.failed_reads:
             self._reads.pop(request, None)
         if order is not None and is_persisted:
@@ -266,14 +305,15 @@ class MetadataLog:
 
     def _persist(self, order: Persist) -> bool:
         """Give an order to the disk; return whether it is carried out already."""
-        journal, effects = self.journal, self._effects
+        journal = self.journal
         for entry in list(self._stored.changes(order)):
             if journal is not None:
                 journal.add(entry)
             self._stored.apply(entry)
-        if journal is not None:
-            journal.send(effects.ref, LogPersisted(order.number))
-        return journal is None
+        if journal is None or journal.is_written:
+            return True
+        self._on_their_way.append((journal.added, order.number))
+        return False
 
     def _apply(self, ready: Ready) -> None:
         """Make the metadata those that are committed, and send what waited for that."""
@@ -282,11 +322,12 @@ class MetadataLog:
         leads = raft.state is RaftState.LEADER
         if self.is_active and not (leads and raft.term == self._term):
             self.is_active = False
+            unanswered = [to for _, to, _ in [*self._outbox, *self._reads.values()]]
             self._outbox.clear()
             self._reads.clear()
             self._applied = raft.applied_index
             self._owner.rebuild(self._committed())
-            self._owner.deactivated()
+            self._owner.deactivated(unanswered)
         elif ready.restore is not None:
             self._applied = raft.applied_index
             self._owner.rebuild(self._committed())
@@ -303,6 +344,7 @@ class MetadataLog:
         if begins:
             self.is_active, self._term = True, raft.term
             self._owner.activated()
+            self._release()
         while self._outbox and self._outbox[0][0] <= self._applied:
             _, to, message = self._outbox.popleft()
             self._effects.send(to, message)

@@ -45,6 +45,7 @@ from ...model.messages.cluster import (
     HandOver,
     Lead,
     Leading,
+    NotController,
     RecordsReserved,
     Reservation,
     Reserve,
@@ -66,6 +67,7 @@ from ...model.messages.share import (
     SubscriptionConfig,
 )
 from ...model.partition_journal import cursor_entry, entries_of, terms_entry
+from ..controller_finder import ControllerFinder
 from ..engine.actor import Actor, Ended, receives
 from ..engine.disk import DiskFailed, FolderRead, FramesRead
 from .dead_letters import DeadLetterProducer, DeadLettersWritten
@@ -114,6 +116,15 @@ NO_REQUEST: Final = 0
 """The request number of an answer to a heartbeat, which has none."""
 
 
+RETRY_RESERVE_US: Final = 500_000
+"""Time after which a leader asks again for offsets, if it has none left."""
+
+
+@attrs.frozen
+class RetryReserve:
+    """Time to ask again for offsets."""
+
+
 @attrs.frozen
 class RetryTakeOver:
     """Time to try again to write the log that another broker has handed over."""
@@ -143,7 +154,8 @@ class Partition(Actor):
         self.broker_ref = broker
         self.broker = broker.name
         self.settings = settings
-        self.controller = lead.controller
+        self.controllers = lead.controllers
+        self.finder = ControllerFinder(lead.controllers)
         self.has_begun = False
         """Whether it has the state of the last leader."""
         self.inherited = lead.state
@@ -166,6 +178,8 @@ class Partition(Actor):
         self.reserved = 2**62 if self.on_disk else lead.reserved
         """Offsets below this may be given to records."""
         self.reserve_requested = self.reserved
+        self.awaits_offsets = False
+        """Whether it is about to ask again for offsets."""
         self.append_recorders: dict[str, Recorder] = {}
         """Record appended batches, by producer."""
         self.commit_recorders: dict[tuple[str, str], Recorder] = {}
@@ -358,10 +372,10 @@ class Partition(Actor):
         end_offset = offset + batch.count
         if end_offset + RESERVE // 2 > self.reserve_requested:
             self.reserve_requested = end_offset + RESERVE
-            reserve = Reserve(self.partition, self.epoch, self.reserve_requested)
-            effects.send(self.controller, reserve)
+            self.request_offsets()
         if end_offset > self.reserved:
             effects.send(asker, TooFarAhead(request))
+            self.await_offsets()
             return None
         return batch.stamped(offset, effects.true_now, self.epoch)
 
@@ -493,9 +507,35 @@ class Partition(Actor):
         else:
             self.send(asker, OutOfOrder(append.request))
 
+    def request_offsets(self) -> None:
+        """Ask for the offsets that are needed beyond those that are reserved."""
+        reserve = Reserve(self.partition, self.epoch, self.reserve_requested)
+        self.send(self.finder.to_ask(), reserve)
+
+    def await_offsets(self) -> None:
+        """Ask again after a while: the request or the answer may be lost."""
+        if not self.awaits_offsets:
+            self.awaits_offsets = True
+            self.after(RETRY_RESERVE_US, RetryReserve(), background=True)
+
+    @receives(RetryReserve)
+    def on_retry_reserve(self, retry: RetryReserve) -> None:
+        self.awaits_offsets = False
+        if self.reserved < self.reserve_requested and not self.resigned:
+            self.request_offsets()
+            self.await_offsets()
+
+    @receives(NotController)
+    def on_not_controller(self, refused: NotController) -> None:
+        if self.finder.refused(self.sender, refused.active):
+            self.request_offsets()
+        else:
+            self.await_offsets()
+
     @receives(Reserved)
     def on_reserved(self, reserved: Reserved) -> None:
         self.reserved = max(self.reserved, reserved.up_to)
+        self.finder.answered()
 
     # Consuming: groups that commit offsets
 
@@ -706,7 +746,7 @@ class Partition(Actor):
         if self.dead_letter_ref is None:
             name = f"{self.partition}@{self.ref.name}/dead-letters"
             self.dead_letter_ref = self.spawn(
-                DeadLetterProducer, name, self.controller, on_failure="restart"
+                DeadLetterProducer, name, self.controllers, on_failure="restart"
             )
         return self.dead_letter_ref
 
@@ -820,7 +860,8 @@ class Partition(Actor):
                 order.epoch,
                 self.log.end_offset,
                 self.reserved,
-                self.controller,
+                self.controllers,
+                order.term,
                 state,
             ),
         )

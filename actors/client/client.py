@@ -10,7 +10,8 @@ import abc
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ...model.messages.cluster import Metadata
+from ...model.messages.cluster import Metadata, NotController
+from ..controller_finder import ControllerFinder
 from ..engine.actor import Actor, Ended, receives
 from .metadata import MetadataCache, RefreshMetadata, RetryMetadata
 
@@ -19,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class Client(Actor, abc.ABC):
-    """Finds partition leaders and coordinators through the controller."""
+    """Finds partition leaders and coordinators through the controllers."""
 
     cluster: MetadataCache
     request_ids: count[int]
     """Numbers the requests of all parts, so that an answer is matched by its number alone."""
 
-    def __init__(self, controller: Ref, settings: Any) -> None:
-        self.controller = controller
+    def __init__(self, controllers: tuple[Ref, ...], settings: Any) -> None:
+        self.controllers = ControllerFinder(controllers)
         self.settings = settings
 
     def started(self) -> None:
         # An address outlives a restart: an answer to an earlier life must match no request.
         self.request_ids = count((self.life << 32) + 1)
         self.cluster = MetadataCache(
-            self.effects, self.controller, self.settings, on_request=self.metadata_requested
+            self.effects, self.controllers, self.settings, on_request=self.metadata_requested
         )
 
     @receives(RefreshMetadata)
@@ -51,6 +52,10 @@ class Client(Actor, abc.ABC):
         if self.cluster.asking and not self.misses_something():
             self.cluster.complete()
 
+    @receives(NotController)
+    def on_not_controller(self, refused: NotController) -> None:
+        self.cluster.refused(self.sender, refused.active)
+
     @receives(Ended)
     def on_ended(self, ended: Ended) -> None:
         self.cluster.mark_dead(ended.ref)
@@ -58,7 +63,7 @@ class Client(Actor, abc.ABC):
         self.cluster.refresh()
 
     def metadata_requested(self) -> None:
-        """Ask the controller for anything else that is needed."""
+        """Ask the active controller for anything else that is needed."""
 
     @abc.abstractmethod
     def metadata_changed(self) -> None:

@@ -51,14 +51,14 @@ class GroupConsumer(Client, abc.ABC, Generic[P]):
 
     def __init__(
         self,
-        controller: Ref,
+        controllers: tuple[Ref, ...],
         settings: ConsumerSettings,
         group: str,
         topics: tuple[str, ...],
         job: RecordProcessing | None = None,
         callbacks: RebalanceCallbacks | None = None,
     ) -> None:
-        super().__init__(controller, settings)
+        super().__init__(controllers, settings)
         self.callbacks = callbacks
         self.group = group
         self.topics = topics

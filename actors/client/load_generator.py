@@ -188,9 +188,13 @@ class LoadGenerator(SendingClient):
     load_model: LoadModel
 
     def __init__(
-        self, controller: Ref, settings: ProducerSettings, partitioner: Partitioner, load: Load
+        self,
+        controllers: tuple[Ref, ...],
+        settings: ProducerSettings,
+        partitioner: Partitioner,
+        load: Load,
     ) -> None:
-        super().__init__(controller, settings)
+        super().__init__(controllers, settings)
         self.partitioner = partitioner
         self.load = load
 

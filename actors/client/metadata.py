@@ -1,6 +1,6 @@
 """The cluster as a client knows it: who leads which partition, who coordinates which group.
 
-A client asks the controller, and asks again, after a backoff, as long as something it needs is
+A client asks the active controller, and asks again, after a backoff, as long as something it needs is
 missing in the answer. It watches every actor it talks to: the end of a leader reaches it as a
 broken connection would.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...model.topics import TopicPartition
+    from ..controller_finder import ControllerFinder
     from ..engine.effects import Effects
     from ..engine.ref import Ref
     from ..engine.timers import Timer
@@ -42,14 +43,14 @@ class MetadataCache:
     def __init__(
         self,
         effects: Effects,
-        controller: Ref,
+        controllers: ControllerFinder,
         settings: Any,
         *,
         on_request: Callable[[], None] | None = None,
     ) -> None:
-        """Know nothing yet; `on_request` is called before each request to the controller."""
+        """Know nothing yet; `on_request` is called before each request to a controller."""
         self._effects = effects
-        self._controller = controller
+        self._controllers = controllers
         self._settings = settings
         self._on_request = on_request
         self._query_us = PROFILES[settings.client].leader_query_us
@@ -77,6 +78,7 @@ class MetadataCache:
 
     def request(self) -> None:
         """Ask for the metadata, and set the timer for the next attempt."""
+        controller = self._controllers.to_ask()
         if self._on_request is not None:
             self._on_request()
         self._attempts += 1
@@ -84,10 +86,18 @@ class MetadataCache:
         if wait_us is None:
             wait_us = backoff_us(self._attempts, self._effects.random, self._settings)
         self._retry = self._effects.after(wait_us, RetryMetadata())
-        self._effects.send(self._controller, GetMetadata())
+        self._effects.send(controller, GetMetadata())
+
+    def refused(self, controller: Ref, active: Ref | None) -> None:
+        """Ask the active controller instead of one that is not, once that is known."""
+        if self._controllers.refused(controller, active) and self._retry is not None:
+            if self._on_request is not None:
+                self._on_request()
+            self._effects.send(self._controllers.current, GetMetadata())
 
     def update(self, metadata: Metadata) -> bool:
         """Keep newer metadata, or the same again; return whether it was kept."""
+        self._controllers.answered()
         if metadata.version < self.current.version:
             return False
         self.current = metadata

@@ -21,9 +21,9 @@ class Producer(SendingClient):
     accumulator: RecordAccumulator
 
     def __init__(
-        self, controller: Ref, settings: ProducerSettings, partitioner: Partitioner
+        self, controllers: tuple[Ref, ...], settings: ProducerSettings, partitioner: Partitioner
     ) -> None:
-        super().__init__(controller, settings)
+        super().__init__(controllers, settings)
         self.partitioner = partitioner
 
     def started(self) -> None:

@@ -59,13 +59,13 @@ class Replayer(Client):
 
     def __init__(
         self,
-        controller: Ref,
+        controllers: tuple[Ref, ...],
         settings: ConsumerSettings,
         topic: str,
         since_us: int | None,
         offset: int | None,
     ) -> None:
-        super().__init__(controller, settings)
+        super().__init__(controllers, settings)
         self.topic = topic
         self.since_us = since_us
         self.offset = offset

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from ...model.log.batch import Batch
     from ...model.settings import ProducerSettings
+    from ..controller_finder import ControllerFinder
     from ..engine.effects import Effects
     from ..engine.ref import Ref
     from .metadata import MetadataCache
@@ -60,13 +61,13 @@ class Sender:
         effects: Effects,
         settings: ProducerSettings,
         metadata: MetadataCache,
-        controller: Ref,
+        controllers: ControllerFinder,
         request_ids: Iterator[int],
     ) -> None:
         self._effects = effects
         self._settings = settings
         self._metadata = metadata
-        self._controller = controller
+        self._controllers = controllers
         self._request_ids = request_ids
         self.producer_id = settings.producer_id or effects.ref.name
         name, life = effects.ref.name, effects.life
@@ -312,7 +313,7 @@ class Sender:
         """Ask the controller for the epoch, if it is not known."""
         if self.epoch == UNKNOWN_EPOCH:
             request = InitProducer(self._effects.life, self.producer_id)
-            self._effects.send(self._controller, request)
+            self._effects.send(self._controllers.current, request)
 
     def set_epoch(self, answer: ProducerEpoch) -> None:
         """Begin to send with the epoch that this life of the producer has asked for."""

@@ -38,7 +38,7 @@ class SendingClient(Client):
     def started(self) -> None:
         super().started()
         self.batch_sender = Sender(
-            self.effects, self.settings, self.cluster, self.controller, self.request_ids
+            self.effects, self.settings, self.cluster, self.controllers, self.request_ids
         )
 
     # Answers of a leader

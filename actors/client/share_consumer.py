@@ -44,7 +44,7 @@ class ShareConsumer(GroupConsumer[ShareFetchState]):
 
     def __init__(
         self,
-        controller: Ref,
+        controllers: tuple[Ref, ...],
         settings: ConsumerSettings,
         group: str,
         topics: tuple[str, ...],
@@ -52,7 +52,7 @@ class ShareConsumer(GroupConsumer[ShareFetchState]):
         terms: SubscriptionConfig,
         callbacks: RebalanceCallbacks | None = None,
     ) -> None:
-        super().__init__(controller, settings, group, topics, job, callbacks)
+        super().__init__(controllers, settings, group, topics, job, callbacks)
         self.terms = terms
 
     def started(self) -> None:

@@ -33,8 +33,12 @@ class RaftSettings:
     """Times and limits of a node."""
 
     election_timeout_us: int = 1_000_000
-    """A voter that hears nothing from a leader for this long, and up to twice as long by chance,
-    wants to lead. A leader that hears nothing from a majority for this long resigns."""
+    """A voter without a leader, or one that is not elected, tries for this long, and up to twice as
+    long by chance, before it tries again."""
+    leader_timeout_us: int = 1_000_000
+    """A voter that hears nothing from its leader for this long, and by chance up to an election
+    timeout longer, wants to lead. A leader that hears nothing from a majority for this long
+    resigns."""
     heartbeat_us: int = 200_000
     """Pause between two messages of a leader that has nothing to send."""
     max_append_entries: int = 1_000

@@ -78,9 +78,10 @@ class RaftEvent(StrEnum):
     """What happens to a node."""
 
     ELECTION_TIMEOUT = auto()
-    """A voter has not heard from a leader, or was not elected, for its election timeout."""
+    """A voter has not heard from its leader for the leader timeout and more, or has no leader, or
+    was not elected, for its election timeout."""
     CONTACT_TIMEOUT = auto()
-    """An observer has not heard from a leader for its election timeout."""
+    """An observer has not heard from its leader for as long."""
     HIGHER_TERM = auto()
     """A message has a higher term."""
     LEADER_FOUND = auto()
@@ -92,7 +93,7 @@ class RaftEvent(StrEnum):
     HANDED_OVER = auto()
     """The leader wants this node to lead."""
     QUORUM_LOST = auto()
-    """A leader has not heard from a majority of the voters for an election timeout."""
+    """A leader has not heard from a majority of the voters for the leader timeout."""
     REMOVED = auto()
     """It is committed that the leader is no voter any more."""
 
@@ -498,8 +499,9 @@ class Raft:
 
     def _draw_timeout_us(self) -> int:
         """Draw an election timeout, so that nodes seldom ask at the same time (section 5.2)."""
-        timeout_us = self.settings.election_timeout_us
-        return timeout_us + self._dice.randrange(timeout_us)
+        settings, follows = self.settings, self._state is RaftState.FOLLOWER
+        timeout_us = settings.leader_timeout_us if follows else settings.election_timeout_us
+        return timeout_us + self._dice.randrange(settings.election_timeout_us)
 
     def _can_campaign(self) -> bool:
         """Tell whether the node may lead.
@@ -577,7 +579,7 @@ class Raft:
     def _has_live_leader(self) -> bool:
         """Tell whether the node leads, or has heard from its leader lately (KIP-996)."""
         if self._state is RaftState.FOLLOWER and self._heard_leader_us is not None:
-            return self._now_us < self._heard_leader_us + self.settings.election_timeout_us
+            return self._now_us < self._heard_leader_us + self.settings.leader_timeout_us
         return self._state is RaftState.LEADER
 
     def _on_request_vote_answer(self, answer: RequestVoteAnswer) -> None:
@@ -753,11 +755,11 @@ class Raft:
     def _quorum_deadline_us(self) -> int:
         """Return when the leader resigns, unless more voters answer (thesis, section 6.2)."""
         heard = (self._now_us if n == self.name else self.progress[n].heard_us for n in self.voters)
-        return quorum_value(list(heard)) + self.settings.election_timeout_us
+        return quorum_value(list(heard)) + self.settings.leader_timeout_us
 
     def _forget_silent_observers(self) -> None:
         """Stop sending to observers that do not answer. They ask again when they are back."""
-        silent_us = self._now_us - self.settings.election_timeout_us
+        silent_us = self._now_us - self.settings.leader_timeout_us
         self.progress = {
             name: progress
             for name, progress in self.progress.items()

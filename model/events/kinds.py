@@ -124,6 +124,11 @@ KEY_COUNTED: Final = _kind(
     "key_counted", _C.SAMPLE, "A hot key had `count` of the last `total` records of a partition."
 )
 
+CONTROLLER_CHANGED: Final = _kind(
+    "controller_changed", _C.CLUSTER,
+    "A controller became the active one; the epoch is its term. Not of the first time that the only "
+    "controller of a cluster starts.",
+)  # fmt: skip
 BROKER_REGISTERED: Final = _kind(
     "broker_registered", _C.CLUSTER, "The controller registered a broker, the peer."
 )

@@ -73,7 +73,15 @@ class ProducerEpoch:
     """Epoch to produce with."""
 
 
-# Administration: users ask the controller.
+@attrs.frozen
+class NotController:
+    """The answer of a controller that is not active to whatever it is asked."""
+
+    active: Address | None
+    """The active controller; `None` if it is not known."""
+
+
+# Administration: users ask the controller. A request that is repeated is carried out once.
 
 
 @attrs.frozen
@@ -110,6 +118,8 @@ class CreateTopic:
     Answered by `RequestDone` or `RequestRefused`.
     """
 
+    request: int
+    """Number of the request."""
     topic: Topic
     """The topic."""
 
@@ -121,6 +131,8 @@ class DeleteTopic:
     Answered by `RequestDone` or `RequestRefused`.
     """
 
+    request: int
+    """Number of the request."""
     name: str
     """Name of the topic."""
 
@@ -132,6 +144,8 @@ class CreatePartitions:
     Answered by `RequestDone` or `RequestRefused`.
     """
 
+    request: int
+    """Number of the request."""
     name: str
     """Name of the topic."""
     partitions: int
@@ -145,6 +159,8 @@ class CreateGroup:
     Answered by `RequestDone` or `RequestRefused`.
     """
 
+    request: int
+    """Number of the request."""
     name: str
     """Name of the group."""
     config: GroupConfig
@@ -169,7 +185,8 @@ class RequestRefused:
     """The reason, as a text for people."""
 
 
-# Brokers and the controller
+# Brokers and the controller. Orders carry the term in which the controller is active: a broker
+# ignores those of an older term than it has seen, whose controller is active no more.
 
 
 @attrs.frozen
@@ -210,6 +227,8 @@ class ShutdownAllowed:
 
     session: tuple[int, int]
     """Session of the broker, as in `Register`."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen
@@ -220,6 +239,10 @@ class BrokerAlive:
     """Session of the broker, as in `Register`."""
     sent_us: int
     """Time of sending of the message that this answers, on the broker's clock."""
+    epoch: int
+    """Broker epoch of its registration: higher than that of all registrations before."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen
@@ -228,6 +251,8 @@ class BrokerUnknown:
 
     session: tuple[int, int]
     """Session of the broker, as in `Register`."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen
@@ -264,8 +289,10 @@ class Lead:
     """Offset of the next record, if no state is handed over."""
     reserved: int
     """End of the offsets that the leader may use."""
-    controller: Address
-    """Address of the controller."""
+    controllers: tuple[Address, ...]
+    """Addresses of all controllers."""
+    term: int
+    """Term of the controller that has ordered it."""
     state: PartitionState | None = None
     """Log, cursors and producers of the leader before; `None` if it is lost."""
     reservations: tuple[Reservation, ...] = ()
@@ -314,6 +341,8 @@ class HandOver:
     """Address of the other broker."""
     epoch: int
     """Epoch of the new leader."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen
@@ -324,6 +353,8 @@ class Drop:
     """The partition."""
     lost: bool
     """Whether to record the records as lost; not for a deleted topic."""
+    term: int
+    """Term of the controller."""
     deleted: bool = False
     """Whether the topic was deleted, so that its external payloads are not needed any more."""
 
@@ -350,6 +381,8 @@ class HostCoordinator:
     """Metadata of the cluster."""
     state: StoredGroup
     """The group as its log has it: a new coordinator goes on from there."""
+    term: int
+    """Term of the controller."""
 
 
 @attrs.frozen

@@ -10,6 +10,7 @@ from helpers.fake_effects import FakeEffects, FakeRef
 from wavetank.actors.client.accumulator import RecordAccumulator
 from wavetank.actors.client.metadata import MetadataCache
 from wavetank.actors.client.sender import Sender
+from wavetank.actors.controller_finder import ControllerFinder
 from wavetank.model.log.batch import Batch
 from wavetank.model.messages.client import Append, Appended
 from wavetank.model.messages.cluster import Leader, Metadata, ProducerEpoch
@@ -45,8 +46,9 @@ class ProducerParts:
     def __attrs_post_init__(self) -> None:
         self.effects = FakeEffects(FakeRef("shop"))
         effects: Any = self.effects
-        self.cache = MetadataCache(effects, CONTROLLER, self.settings)  # type: ignore[arg-type]
-        self.sender = Sender(effects, self.settings, self.cache, CONTROLLER, count(1))  # type: ignore[arg-type]
+        controllers = ControllerFinder((CONTROLLER,))  # type: ignore[arg-type]
+        self.cache = MetadataCache(effects, controllers, self.settings)
+        self.sender = Sender(effects, self.settings, self.cache, controllers, count(1))
         self.accumulator = RecordAccumulator(
             effects, self.settings, partitioner(self.rule), self.cache, self.sender
         )

@@ -159,7 +159,8 @@ class RaftCluster:
         self.sequence = 0
         self.steps = 0
         self.settings = RaftSettings(
-            election_timeout_us=ELECTION_US, heartbeat_us=dice.choice([20, 30]) * MS,
+            election_timeout_us=ELECTION_US, leader_timeout_us=ELECTION_US,
+            heartbeat_us=dice.choice([20, 30]) * MS,
             max_append_entries=dice.choice([1, 2, 5, 100]),
             max_append_bytes=dice.choice([1, 100, 10_000]), max_in_flight=dice.choice([1, 2, 4]),
             snapshot_parts=dice.choice([1, 2, 10]),

@@ -15,7 +15,7 @@ from pykka import ActorDeadError
 from wavetank.actors.broker import journal, metadata_log
 from wavetank.actors.broker.group_writer import GroupWriter, GroupWritten
 from wavetank.actors.broker.journal import Journal, RetryJournal, SnapshotDurable
-from wavetank.actors.broker.metadata_log import LogPersisted, MetadataLog, RaftTick
+from wavetank.actors.broker.metadata_log import MetadataLog, RaftTick
 from wavetank.actors.engine.actor import Actor, receives
 from wavetank.actors.engine.disk import DiskFailed, FolderRead
 from wavetank.actors.engine.simulated import SimulatedSystem
@@ -78,7 +78,7 @@ class Keeper(Actor):
     def activated(self) -> None:
         self.terms += 1
 
-    def deactivated(self) -> None:
+    def deactivated(self, unanswered: Iterable[Any]) -> None:
         pass
 
     @receives(Put)
@@ -123,10 +123,6 @@ class Keeper(Actor):
     @receives(RetryJournal)
     def on_retry_journal(self, retry: RetryJournal) -> None:
         self.log.retry()
-
-    @receives(LogPersisted)
-    def on_log_persisted(self, persisted: LogPersisted) -> None:
-        self.log.on_persisted(persisted)
 
     @receives(RaftTick)
     def on_raft_tick(self, tick: RaftTick) -> None:
@@ -322,10 +318,10 @@ def act_before_it_is_persisted(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: MetadataLog, order: Any) -> bool:
         persist(self, order)
+        self._on_their_way.clear()
         return True
 
     patch.setattr(MetadataLog, "_persist", hasty)
-    patch.setattr(MetadataLog, "on_persisted", lambda self, persisted: None)
 
 
 def keep_what_was_not_committed(patch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ class Leader:
         self.get(FakeRef("producer"), Append(1, batch, True, epoch, sequence))
 
     def hand_over(self) -> Lead:
-        self.get(FakeRef("controller"), HandOver(ORDERS, NEXT_BROKER, 1))
+        self.get(FakeRef("controller"), HandOver(ORDERS, NEXT_BROKER, 1, 1))
         ((to, lead),) = [(to, m) for to, m in self.effects.sent if isinstance(m, Lead)]
         assert to is NEXT_BROKER
         return lead
@@ -75,7 +75,7 @@ def committed(offset: int, epoch: int = 0) -> GroupCommitted:
 @pytest.fixture
 def old() -> Leader:
     """A leader with records, a group that commits, and a share group with records in flight."""
-    leader = Leader(Lead(ORDERS, Topic("orders", 1), 0, 0, 100_000, FakeRef("controller")))
+    leader = Leader(Lead(ORDERS, Topic("orders", 1), 0, 0, 100_000, (FakeRef("controller"),), 1))
     leader.append(0, 4)
     leader.append(4, 2)
     leader.get(READER, Claim(1, "commits", "reader", 3, 10**9))

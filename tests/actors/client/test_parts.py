@@ -17,6 +17,7 @@ from wavetank.actors.client.pending import PendingRequests
 from wavetank.actors.client.poll_loop import PollLoop, PollOver
 from wavetank.actors.client.worker import RecordProcessing as Job
 from wavetank.actors.client.worker import WorkDone
+from wavetank.actors.controller_finder import ControllerFinder
 from wavetank.model.log.batch import Batch
 from wavetank.model.member import MemberState
 from wavetank.model.messages.client import (
@@ -81,7 +82,7 @@ class Consumer:
 
     def __attrs_post_init__(self) -> None:
         self.ids = count(1)
-        self.cluster = MetadataCache(self.effects, CONTROLLER, self.settings)
+        self.cluster = MetadataCache(self.effects, ControllerFinder((CONTROLLER,)), self.settings)
         self.cluster.update(METADATA)
         self.membership = GroupMembership(
             self.effects, self.cluster, self.ids, self.settings, "billing", ("orders",), self
@@ -655,7 +656,7 @@ def test_a_user_hears_which_acknowledgements_were_refused(
 
 
 def test_the_controller_is_asked_again_until_nothing_is_missing(effects: FakeEffects) -> None:
-    cache = MetadataCache(effects, CONTROLLER, ConsumerSettings())
+    cache = MetadataCache(effects, ControllerFinder((CONTROLLER,)), ConsumerSettings())
     cache.start()
     assert effects.messages(GetMetadata) == [GetMetadata()]
     assert [type(timer.message) for timer in effects.timers[1:]] == [RetryMetadata]
@@ -669,7 +670,7 @@ def test_the_controller_is_asked_again_until_nothing_is_missing(effects: FakeEff
 
 
 def test_a_dead_leader_is_used_no_more_whatever_the_metadata_says(effects: FakeEffects) -> None:
-    cache = MetadataCache(effects, CONTROLLER, ConsumerSettings())
+    cache = MetadataCache(effects, ControllerFinder((CONTROLLER,)), ConsumerSettings())
     cache.update(METADATA)
     assert cache.leader(ORDERS) is LEADER
     assert effects.watched == [LEADER]
@@ -678,7 +679,7 @@ def test_a_dead_leader_is_used_no_more_whatever_the_metadata_says(effects: FakeE
 
 
 def test_older_metadata_is_ignored(effects: FakeEffects) -> None:
-    cache = MetadataCache(effects, CONTROLLER, ConsumerSettings())
+    cache = MetadataCache(effects, ControllerFinder((CONTROLLER,)), ConsumerSettings())
     assert cache.update(METADATA)
     assert not cache.update(attrs.evolve(METADATA, version=0))
     assert cache.current is METADATA

@@ -14,6 +14,7 @@ from wavetank.actors.client.membership import GroupMembership
 from wavetank.actors.client.metadata import MetadataCache
 from wavetank.actors.client.poll_loop import WaitingPoll
 from wavetank.actors.client.share_fetcher import ShareFetcher
+from wavetank.actors.controller_finder import ControllerFinder
 from wavetank.model.events.schema import NULL_INT
 from wavetank.model.log.batch import Batch
 from wavetank.model.messages.cluster import GetMetadata, Leader, Metadata
@@ -68,7 +69,7 @@ class Acquiring:
         owner: Any = None
         loop: Any = Loop(runs)
         self.loop: Loop = loop
-        self.cluster = MetadataCache(effects, controller, settings)
+        self.cluster = MetadataCache(effects, ControllerFinder((controller,)), settings)
         self.membership: GroupMembership[ShareFetchState] = GroupMembership(
             effects, self.cluster, ids, settings, "billing", ("orders",), owner
         )

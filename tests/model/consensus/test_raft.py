@@ -62,8 +62,8 @@ def test_every_action_of_the_table_is_a_method():
 # Helpers: a node named "a" among voters, whose orders to the disk are confirmed by hand
 
 SETTINGS = RaftSettings(
-    election_timeout_us=100, heartbeat_us=20, max_append_entries=3, max_in_flight=2,
-    snapshot_parts=2,
+    election_timeout_us=100, leader_timeout_us=100, heartbeat_us=20, max_append_entries=3,
+    max_in_flight=2, snapshot_parts=2,
 )  # fmt: skip
 
 
