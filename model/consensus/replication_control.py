@@ -206,8 +206,8 @@ class ReplicationControl:
 
     def begin_shutdown(self, name: str) -> list[Entry]:
         """Begin the controlled shutdown of a broker: others lead its partitions, if they may."""
-        entries: list[Entry] = [] if self.brokers[name].stopping else [("stopping", name)]
-        return entries + self._leave_sets(name)
+        changes = self._leave_sets(name)
+        return changes if self.brokers[name].stopping else [*changes, ("stopping", name)]
 
     def unregister(self, name: str) -> list[Entry]:
         """Forget a broker that is gone for good. Its replicas stay where they are."""
