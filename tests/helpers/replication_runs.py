@@ -33,6 +33,8 @@ class ReplicationRun:
         self.stored: Counter[tuple[TopicPartition, str]] = Counter()
         """How many committed records each replica has."""
         self.committed: Counter[TopicPartition] = Counter()
+        self.requests: list[tuple] = []
+        """Requests for another in-sync set that are on their way."""
         self.topics = 0
         self.steps: list[str] = []
         self.seen: Counter[str] = Counter()
@@ -91,28 +93,50 @@ class ReplicationRun:
         for partition, registration in self.control.partitions.items():
             enough = self.control.topics[partition.topic].min_insync_replicas
             if registration.leader is not None and len(registration.isr) >= enough:
-                self.committed[partition] += 1
-                for name in registration.isr:
-                    self.stored[partition, name] = self.committed[partition]
+                self.write(partition, registration)
 
-    def step_alter_isr(self) -> None:
-        for partition, registration in list(self.control.partitions.items()):
+    def write(self, partition: TopicPartition, registration: PartitionRegistration) -> None:
+        """Commit a record, if all that are in sync can get it: the maximal in-sync set."""
+        members = set(registration.isr)
+        for request in self.requests:
+            if request[0] == partition and request[3:5] == _epochs(registration):
+                members |= {name for name, epoch in request[5] if self.is_current(name, epoch)}
+                if not all(self.is_current(name, epoch) for name, epoch in request[5]):
+                    return
+        self.committed[partition] += 1
+        for name in members:
+            self.stored[partition, name] = self.committed[partition]
+
+    def is_current(self, name: str, epoch: int) -> bool:
+        broker = self.control.brokers.get(name)
+        return broker is not None and broker.epoch == epoch
+
+    def step_propose_isr(self) -> None:
+        """A leader asks for another in-sync set, whose members have what it has."""
+        epochs = {name: broker.epoch for name, broker in self.control.brokers.items()}
+        for partition, registration in self.control.partitions.items():
             leader = registration.leader
             if leader is None or self.dice.random() < 0.5:
                 continue
-            epochs = {name: broker.epoch for name, broker in self.control.brokers.items()}
-            isr = {leader, *(each for each in registration.replicas if self.dice.random() < 0.6)}
-            members = tuple((name, epochs.get(name, 0)) for name in sorted(isr))
-            entries = self.control.alter_isr(
-                partition, leader, epochs[leader], registration.leader_epoch,
-                registration.partition_epoch, members,
-            )  # fmt: skip
-            active = all(map(self.control.is_active, isr))
-            assert (entries == IsrRefusal.INELIGIBLE_REPLICA) == (not active)
-            if active:
-                for name in isr:
-                    self.stored[partition, name] = self.stored[partition, leader]
-                assert not isinstance(entries, IsrRefusal)
+            known = [each for each in registration.replicas if each in epochs]
+            isr = {leader, *(each for each in known if self.dice.random() < 0.6)}
+            for name in isr:
+                self.stored[partition, name] = self.stored[partition, leader]
+            members = tuple((name, epochs[name]) for name in sorted(isr))
+            self.requests.append(
+                (partition, leader, epochs[leader], *_epochs(registration), members)
+            )
+
+    def step_alter_isr(self) -> None:
+        """Requests arrive, perhaps late, or again."""
+        for _ in range(self.dice.randint(0, len(self.requests))):
+            request = self.dice.choice(self.requests)
+            if self.dice.random() < 0.8:
+                self.requests.remove(request)
+            entries = self.control.alter_isr(*request)
+            if isinstance(entries, IsrRefusal):
+                self.seen[entries] += 1
+            else:
                 self.apply("alter_isr", entries)
 
     def step_elect_preferred(self) -> None:
@@ -220,7 +244,7 @@ class ReplicationRun:
         after = self.control.partitions[partition]
         former = () if before is None else before.replicas
         told = {name for name, partitions in affected.items() if partition in partitions}
-        assert told == {*former, *after.replicas}
+        assert told == {*former, *after.replicas}, "brokers to tell"
         if before is None:
             assert after.leader_epoch == after.partition_epoch == self.control.first_epoch
             return
@@ -246,16 +270,18 @@ class ReplicationRun:
         leader = after.leader
         if after.unclean:
             self.seen["unclean"] += 1
-            assert (after.isr, after.elr) == ((leader,), ())
-            allowed = self.control.unclean_leader_election or operation == "elect_unclean"
-            assert allowed or leader == before.last_known_leader, "unclean without leave"
+            assert (after.isr, after.elr) == ((leader,), ()), "unclean leader alone"
+            if not self.control.unclean_leader_election and operation != "elect_unclean":
+                assert leader == before.last_known_leader, "unclean without leave"
+                assert operation == "register" or not before.elr, "eligible replicas"
             self.committed[partition] = self.stored[partition, leader]
             for name in self.names:
                 kept = min(self.stored[partition, name], self.committed[partition])
                 self.stored[partition, name] = kept
         else:
             self.seen["from elr"] += leader in before.elr
-            assert leader in before.isr or leader in before.elr or operation == "alter_isr"
+            eligible = {*before.isr, *before.elr}
+            assert leader in eligible or operation == "alter_isr", "election of others"
             assert self.stored[partition, leader] >= self.committed[partition], "records lost"
 
     def check_state(self) -> None:
@@ -263,9 +289,11 @@ class ReplicationRun:
         for registration in control.partitions.values():
             replicas, isr, elr = registration.replicas, registration.isr, registration.elr
             assert len(set(replicas)) == len(replicas) > 0
-            assert len(set(isr)) == len(isr)
+            assert len(set(isr)) == len(isr), "members once"
             assert not set(isr) & set(elr), "in sync and eligible"
-            assert {*isr, *elr, *registration.adding, *registration.removing} <= set(replicas)
+            assert {*isr, *elr, *registration.adding, *registration.removing} <= set(replicas), (
+                "members"
+            )
             assert not set(registration.adding) & set(registration.removing)
             assert registration.target
             assert all(map(control.is_active, isr)), "in sync and not active"
@@ -297,6 +325,10 @@ class ReplicationRun:
         for registration in self.control.partitions.values():
             gone = registration.last_known_leader not in registration.replicas
             assert registration.leader is not None or gone, "no leader"
+
+
+def _epochs(registration: PartitionRegistration) -> tuple[int, int]:
+    return registration.leader_epoch, registration.partition_epoch
 
 
 STEPS = sorted(name for name in vars(ReplicationRun) if name.startswith("step_"))
