@@ -313,7 +313,7 @@ class ReplicationControl:
             partitions = set().union(*self.index.displaced.values())
         return [
             entry
-            for partition in sorted(partitions)
+            for partition in sorted(set(partitions))
             for entry in self._change(partition, self._find(partition), election=Election.PREFERRED)
         ]
 
@@ -412,7 +412,7 @@ class ReplicationControl:
             return []
         factor = len(before.target)
         (isr,) = self._place(active, 1, min(factor, len(active)))
-        kept = tuple(each for each in before.target if each not in isr)
+        kept = [each for each in before.target if each in self.brokers and each not in isr]
         registration = PartitionRegistration(
             (*isr, *kept)[:factor], isr, leader=isr[0],
             leader_epoch=before.leader_epoch + 1, partition_epoch=before.partition_epoch + 1,
