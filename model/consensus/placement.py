@@ -67,7 +67,8 @@ def place_replicas(
 
 def _one_behind(loads: list[int]) -> list[int]:
     """Begin with zero for the brokers with the least load, and with one for all others."""
-    return [int(load > min(loads)) for load in loads]
+    least = min(loads)
+    return [int(load > least) for load in loads]
 
 
 def _next_leader(queue: list[tuple[int, int, int]], led: list[int], held: list[int]) -> int:

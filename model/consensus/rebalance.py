@@ -36,41 +36,46 @@ def even_out(
         racks: The racks of all brokers.
     """
     owned = {broker: sorted(held[broker]) for broker in sorted(receivers)}
+    preferred: dict[str, list[TopicPartition]] = {}
+    others: dict[str, list[TopicPartition]] = {}
+    for broker, each in owned.items():
+        preferred[broker] = [tp for tp in each if partitions[tp].replicas[0] == broker]
+        others[broker] = [tp for tp in each if partitions[tp].replicas[0] != broker]
     load = {broker: len(each) for broker, each in owned.items()}
-    preferred = {
-        broker: [tp for tp in each if partitions[tp].target[0] == broker]
-        for broker, each in owned.items()
-    }
     leads = {broker: len(each) for broker, each in preferred.items()}
     goal = _goals(load)
     fair = -(-sum(leads.values()) // max(1, len(leads)))
     targets: Targets = {}
-    for giver in sorted(owned, key=lambda broker: (-load[broker], broker)):
-        movable = _in_order(owned[giver], preferred[giver], leads[giver] - fair)
-        for partition in movable:
-            if load[giver] <= goal[giver]:
-                break
-            registration = partitions[partition]
-            if partition in targets or registration.is_reassigning:
-                continue
-            is_first = registration.replicas[0] == giver
-            receiver = min(
-                (
-                    broker
-                    for broker in owned
-                    if load[broker] < goal[broker]
-                    and broker not in registration.replicas
-                    and _keeps_racks(registration.replicas, giver, broker, racks)
-                ),
-                key=lambda broker: (leads[broker] if is_first else 0, load[broker], broker),
-                default=None,
-            )
-            if receiver is not None:
-                targets[partition] = _replace(registration.replicas, giver, receiver)
-                load[giver] -= 1
-                load[receiver] += 1
-                leads[giver] -= is_first
-                leads[receiver] += is_first
+
+    def move(partition: TopicPartition, giver: str, is_first: bool) -> None:
+        registration = partitions[partition]
+        if load[giver] <= goal[giver] or partition in targets or registration.is_reassigning:
+            return
+        ways = [
+            (leads[broker] if is_first else 0, load[broker], broker)
+            for broker in owned
+            if load[broker] < goal[broker]
+            and broker not in registration.replicas
+            and _keeps_racks(registration.replicas, giver, broker, racks)
+        ]
+        if ways:
+            receiver = min(ways)[-1]
+            targets[partition] = _replace(registration.replicas, giver, receiver)
+            load[giver] -= 1
+            load[receiver] += 1
+            leads[giver] -= is_first
+            leads[receiver] += is_first
+
+    givers = sorted(owned, key=lambda broker: (-load[broker], broker))
+    # Preferred leaders first, while a broker has more than its share, and then only as needed.
+    for giver in givers:
+        for partition in preferred[giver][: max(0, leads[giver] - fair)]:
+            move(partition, giver, True)
+    for giver in givers:
+        for partition in others[giver]:
+            move(partition, giver, False)
+        for partition in preferred[giver]:
+            move(partition, giver, True)
     return targets
 
 
@@ -81,16 +86,6 @@ def _goals(load: Mapping[str, int]) -> dict[str, int]:
     share, rest = divmod(sum(load.values()), len(load))
     most = sorted(load, key=lambda broker: (-load[broker], broker))
     return {broker: share + (place < rest) for place, broker in enumerate(most)}
-
-
-def _in_order(
-    owned: list[TopicPartition], preferred: list[TopicPartition], surplus: int
-) -> list[TopicPartition]:
-    """Begin with the surplus of preferred leaders; the other ones come last."""
-    first = preferred[: max(0, surplus)]
-    last = preferred[max(0, surplus) :]
-    others = set(preferred)
-    return [*first, *(each for each in owned if each not in others), *last]
 
 
 def _keeps_racks(replicas: tuple[str, ...], giver: str, receiver: str, racks: Racks) -> bool:

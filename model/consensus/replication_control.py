@@ -206,8 +206,8 @@ class ReplicationControl:
 
     def begin_shutdown(self, name: str) -> list[Entry]:
         """Begin the controlled shutdown of a broker: others lead its partitions, if they may."""
-        entries: list[Entry] = [] if self.brokers[name].stopping else [("stopping", name)]
-        return entries + self._leave_sets(name)
+        changes = self._leave_sets(name)
+        return changes if self.brokers[name].stopping else [*changes, ("stopping", name)]
 
     def unregister(self, name: str) -> list[Entry]:
         """Forget a broker that is gone for good. Its replicas stay where they are."""
@@ -313,7 +313,7 @@ class ReplicationControl:
             partitions = set().union(*self.index.displaced.values())
         return [
             entry
-            for partition in sorted(partitions)
+            for partition in sorted(set(partitions))
             for entry in self._change(partition, self._find(partition), election=Election.PREFERRED)
         ]
 
@@ -412,7 +412,7 @@ class ReplicationControl:
             return []
         factor = len(before.target)
         (isr,) = self._place(active, 1, min(factor, len(active)))
-        kept = tuple(each for each in before.target if each not in isr)
+        kept = [each for each in before.target if each in self.brokers and each not in isr]
         registration = PartitionRegistration(
             (*isr, *kept)[:factor], isr, leader=isr[0],
             leader_epoch=before.leader_epoch + 1, partition_epoch=before.partition_epoch + 1,
