@@ -185,7 +185,7 @@ class Partition(Actor):
             codec = FileCodec(self.topic.make_serializer(), self.effects.origin_us)
         self.storage = PartitionStorage(
             self.effects, self.partition, self.topic, self.settings, codec,
-            lambda: entries_of(self.snapshot()),
+            lambda: entries_of(self.snapshot()), alone=True,
         )  # fmt: skip
         self.storage.open()
 
@@ -202,7 +202,7 @@ class Partition(Actor):
     def load_windows(self) -> None:
         """Read the records that share groups have in flight; then the partition can be led."""
         assert self.storage is not None
-        begin = partial(self.storage.begin, self.epoch, self.log)
+        begin = partial(self.storage.begin, self.log)
         if self.loader is None or not self.windows():
             begin()
             return
@@ -226,7 +226,7 @@ class Partition(Actor):
         assert self.inherited is not None
         if self.storage.on_taken_over(taken, self.inherited):
             self.begin(self.inherited)
-            self.storage.begin(self.epoch, self.log)
+            self.storage.begin(self.log)
             if self.loader is not None:
                 self.loader.evict()
 

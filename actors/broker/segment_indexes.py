@@ -49,15 +49,9 @@ class SegmentIndexes:
                 file.append(entry, len(entry))
 
 
-def write_epochs(
-    disk: ActorDisk, folder: str, batches: Iterable[Batch], epoch: int, end_offset: int
-) -> None:
-    """Write at which offset each leader epoch begins; that of this leader begins at the end."""
-    starts: dict[int, int] = {}
-    for batch in batches:
-        starts.setdefault(batch.epoch, batch.base_offset)
-    starts.setdefault(epoch, end_offset)
-    text = format_epochs(sorted(starts.items())).encode()
+def write_epochs(disk: ActorDisk, folder: str, epochs: Iterable[tuple[int, int]]) -> None:
+    """Write at which offset each leader epoch begins."""
+    text = format_epochs(epochs).encode()
     path = f"{folder}/{EPOCHS_FILE}"
     file = disk.open(f"{path}.writing")
     file.truncate(0)
