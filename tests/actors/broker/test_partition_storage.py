@@ -88,6 +88,7 @@ class Replica(wt.Actor):
     def on_do(self, do: Do) -> None:
         do.act(self)
         self.show()
+        self.shown["done"] = True
 
     def append(self, *counts: int, epoch: int) -> None:
         """Append batches as one group."""
@@ -131,9 +132,9 @@ class Machine:
         self.system.run_until(lambda: self.shown.get("ready"), DEADLINE)
 
     def do(self, act: Callable[[Replica], None]) -> None:
-        self.shown["busy"] = True
+        self.shown["done"] = False
         self.system.ref("replica").tell(Do(act))
-        self.system.run_until(lambda: not self.shown["busy"], DEADLINE)
+        self.system.run_until(lambda: self.shown["done"] and not self.shown["busy"], DEADLINE)
 
     def append(self, *counts: int, epoch: int) -> None:
         self.do(lambda replica: replica.append(*counts, epoch=epoch))
