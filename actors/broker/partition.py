@@ -256,7 +256,7 @@ class Partition(Actor):
                     self.effects, storage, self.log, storage.cache_bytes, self.windows
                 )
             self.get_ready(storage.state)
-            storage.begin()
+            storage.begin(self.log)
 
     def get_ready(self, state: JournaledState) -> None:
         """Make what a follower has; then it can take orders, if nothing has to be written first."""
@@ -380,7 +380,7 @@ class Partition(Actor):
         self.resigned = False
         log.begin_epoch(self.epoch)
         if storage is not None:
-            storage.begin_epoch(log)
+            storage.write_epochs(log)
         self.changes = ChangeLog(effects, None if storage is None else storage.journal)
         self.led = begin_epoch(
             self.audit, effects, self.partition, self.epoch, log,
@@ -502,6 +502,17 @@ class Partition(Actor):
     def on_in_sync_check(self, check: InSyncCheck) -> None:
         if self.replication is not None:
             self.replication.check()
+
+    @property
+    def knows_committed(self) -> bool:
+        """Whether it leads and has a high watermark that is not behind that of the last leader.
+
+        Until its followers have fetched, a new leader does not know how much is committed. Whoever
+        asks where the log ends has to ask again (KIP-207).
+        """
+        if self.resigned or self.replication is None:
+            return not self.resigned
+        return self.log.high_watermark >= self.replication.set.epoch_start
 
     def propose(self, proposal: AlterPartition) -> None:
         """Ask the controller to change the in-sync set."""
@@ -803,7 +814,7 @@ class Partition(Actor):
 
     @receives(Claim)
     def on_claim(self, claim: Claim) -> None:
-        if self.resigned:
+        if not self.knows_committed:
             self.reply(NotLeader(claim.request))
             return
         cursor = self.cursors.setdefault(claim.group, Cursor())
@@ -835,7 +846,7 @@ class Partition(Actor):
         lease = self.log_cleaner.leases.get(group)
         if lease is not None:
             lease.heard_us = self.effects.now
-        offset = min(offset, self.log.high_watermark)
+        offset = min(offset, self.log.end_offset)  # the log may be lost since
         before = cursor.commit(offset)
         self.note(("commit", group, offset, epoch))
         if begun is not None:
@@ -880,7 +891,7 @@ class Partition(Actor):
 
     @receives(Attach)
     def on_attach(self, attach: Attach) -> None:
-        if self.resigned:
+        if not self.knows_committed:
             self.reply(NotLeader(attach.request))
             return
         terms, member = attach.terms, self.sender
@@ -1025,7 +1036,7 @@ class Partition(Actor):
 
     @receives(FindOffset)
     def on_find_offset(self, find: FindOffset) -> None:
-        if self.resigned:
+        if not self.knows_committed:
             self.reply(NotLeader(find.request))
         else:
             end = self.log.high_watermark

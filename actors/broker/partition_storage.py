@@ -14,7 +14,7 @@ complete and synced, and when the broker stops in an orderly way.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -74,6 +74,8 @@ class Flushed:
 
     before: int | None = None
     """All segments before this offset are complete and durable, if it is given."""
+    cuts: int = 0
+    """How often the log had been cut off until then."""
 
 
 @attrs.frozen
@@ -113,14 +115,6 @@ class CompactionStored:
 
     number: int
     """Counts compactions; those before are durable, too."""
-
-
-@attrs.frozen
-class TakenOver:
-    """The log that another broker has handed over is durable."""
-
-    attempt: int
-    """Counts the attempts to write it."""
 
 
 class FrameCodec(Protocol):
@@ -192,7 +186,7 @@ class StoredSegment:
     expires_us: int
     """When it is too old to be written."""
     bases: array[int] = attrs.Factory(lambda: array("q"))
-    """The base offset of each batch, if records are read again."""
+    """The base offset of each batch."""
     ends: array[int] = attrs.Factory(lambda: array("q"))
     """Where each of them ends in the file."""
 
@@ -200,6 +194,18 @@ class StoredSegment:
         """Note where a batch stands."""
         self.bases.append(base_offset)
         self.ends.append(end)
+
+    def append(self, base_offset: int, size: int) -> None:
+        """Note that a batch of so many bytes follows the others."""
+        ends = self.ends
+        self.bases.append(base_offset)
+        ends.append(ends[-1] + size if ends else size)
+
+    def cut(self, offset: int) -> int:
+        """Forget the batches from an offset on, and return where they begin in the file."""
+        kept = bisect_left(self.bases, offset)
+        del self.bases[kept:], self.ends[kept:]
+        return self.ends[-1] if kept else 0
 
     def place(self, base_offset: int) -> tuple[int, int]:
         """Return where the batch with an offset begins and ends in the file."""
@@ -221,13 +227,18 @@ class PartitionStorage:
         *,
         alone: bool,
     ) -> None:
-        """Use the folder of a partition; `snapshot` describes its present state."""
+        """Use the folder of a partition; `snapshot` describes its present state.
+
+        Without other replicas, `alone`, what this disk has lost is lost, and no offset that a group
+        knows is used again. Otherwise the log ends with what is here: others may have the rest.
+        """
         self._effects = effects
         self._partition = partition
         self._topic_id = topic.id
         self._settings = settings
         self._codec = codec
         self._describe = snapshot
+        self._alone = alone
         self._disk: ActorDisk = effects.disk
         self._folder = str(partition)
         commit = settings.flush == "commit"
@@ -263,19 +274,18 @@ class PartitionStorage:
         """When the segment is too old to be written."""
         self._attempts = 0
         """Counts the attempts to write a file that replaces others."""
-        self._cleaned: dict[int, StoredSegment] = {}
-        """Compacted segments whose successors are being written, by attempt."""
+        self._cleaned: dict[int, tuple[StoredSegment, StoredSegment]] = {}
+        """Compacted segments and their successors that are being written, by attempt."""
+        self._cuts = 0
+        """How often the log was cut off."""
+        self._start_offset = 0
+        """The offset at which the log begins."""
         self._compactions = 0
         """Number of compactions so far."""
         self._cleans_all = False
         """Whether all segments with records that are removed have a successor or will have one."""
-        self._taking_over: int | None = None
-        """The attempt to write a log that was handed over."""
-        self._taken: StoredSegment
-        """The segment that is written for it."""
         self.state = JournaledState()
         """What the journal said when it was read."""
-        self._alone = alone
         self._began_us = 0
 
     def _entries(self) -> Iterable[Entry]:
@@ -307,54 +317,6 @@ class PartitionStorage:
             self._disk.read_folder(self._folder, scanners, LogRead())
             return None
         return self._recover(read)
-
-    def take_over(self, state: PartitionState) -> None:
-        """Write the log that another broker has handed over; a `TakenOver` comes at the end.
-
-        What there is stays until then: it may be the only copy, if the log comes back to a broker
-        that has just given it away.
-        """
-        self._attempts += 1
-        self._taking_over = self._attempts
-        file = self._disk.open(self._taken_name(state) + CLEANED)
-        file.truncate(0)
-        self._taken = StoredSegment(0, file, 0)
-        for batch in state.log.batches:
-            self.knows(batch)
-            file.append(*self._frame(batch))
-            self._taken.add(batch.base_offset, file.size)
-        file.sync(TakenOver(self._attempts))
-
-    def on_taken_over(self, taken: TakenOver, state: PartitionState) -> bool:
-        """Replace what there is; return False if the log could not be written."""
-        if taken.attempt != self._taking_over:
-            return False
-        self._taking_over = None
-        name = self._taken_name(state)
-        if state.log.batches:
-            self._disk.rename(name + CLEANED, name)
-        for segment in self._segments:
-            if segment.file.name != name or not state.log.batches:
-                self._remove_segment(segment)
-        self._segments = []
-        if state.log.batches:
-            self._roll(state.log.batches[0].base_offset)
-            active = self._segments[-1]
-            active.bases, active.ends = self._taken.bases, self._taken.ends
-        self._recovery_point = 0
-        self._disk.sync_folder(self._folder)
-        return True
-
-    def has_failed_to_take_over(self, failed: DiskFailed) -> bool:
-        """Whether the log that is taken over could not be written; true once for each attempt."""
-        if self._taking_over is None or not failed.file.endswith(CLEANED):
-            return False
-        self._taking_over = None
-        return True
-
-    def _taken_name(self, state: PartitionState) -> str:
-        first = state.log.batches[0].base_offset if state.log.batches else 0
-        return f"{self._folder}/{file_name(first, LOG)}"
 
     def _recover(self, read: FolderRead) -> PartitionState:
         """Put the log together, and cut off what is damaged."""
@@ -417,12 +379,14 @@ class PartitionStorage:
         start = self.state.start_offset
         end = batches[-1].base_offset + batches[-1].count if batches else start
         # An offset that a group knows is not given to another record, should this one be lost.
-        end = max(end, start, self.state.next_offset(), self.active_offset)
+        known = max(self.state.next_offset(), self.active_offset) if self._alone else start
+        end = max(end, start, known)
+        self._start_offset = start
         log = MemoryLog.from_snapshot(
             LogSnapshot(
                 min(start, batches[0].base_offset) if batches else start,
                 end,
-                end,
+                end if self._alone else start,
                 tuple(batches),
                 epochs_of(batches),
             )
@@ -434,13 +398,13 @@ class PartitionStorage:
             bytes=sum(segment.file.size for segment in self._segments),
             total=self._effects.true_now - self._began_us,
         )
-        for batch in lost:
-            if batch.base_offset >= start:
-                self.record(
-                    kinds.LOST, base_offset=batch.base_offset, count=batch.count,
-                    bytes=batch.bytes, epoch=batch.epoch, append_time_us=batch.append_time_us,
-                    reason="not on the disk after a power loss or damage",
-                )  # fmt: skip
+        lost = [batch for batch in lost if batch.base_offset >= start]
+        for batch in lost if self._alone else ():  # others have it, or the audit knows
+            self.record(
+                kinds.LOST, base_offset=batch.base_offset, count=batch.count,
+                bytes=batch.bytes, epoch=batch.epoch, append_time_us=batch.append_time_us,
+                reason="not on the disk after a power loss or damage",
+            )  # fmt: skip
         return self.state.state(log.snapshot(), producers.snapshot())
 
     def _locate(self, contents: FileContents) -> None:
@@ -449,19 +413,19 @@ class PartitionStorage:
         segment = self._segments[-1]
         batches: tuple[Batch, ...] = contents.frames  # type: ignore[assignment]
         for batch, end in zip(batches, contents.ends, strict=True):
-            if self.cache_bytes is not None:
-                segment.add(batch.base_offset, end)
+            segment.add(batch.base_offset, end)
             if self._indexes is not None:
                 # What was read has its highest timestamp as its append time: nothing is decoded.
                 self._indexes.add(batch, batch.append_time_us, position, end - position)
             position = end
 
-    def begin(self) -> None:
+    def begin(self, log: MemoryLog) -> None:
         """Begin to write: the partition has its state."""
+        self.write_epochs(log)
         self.journal.begin()
 
-    def begin_epoch(self, log: MemoryLog) -> None:
-        """Write at which offsets the epochs of a log begin: there is a new one."""
+    def write_epochs(self, log: MemoryLog) -> None:
+        """Write at which offsets the epochs of a log begin."""
         if self._codec.has_indexes:
             write_epochs(self._disk, self._folder, log.epochs)
 
@@ -499,6 +463,7 @@ class PartitionStorage:
         assert file is not None
         if file.append_at_once(batch, size):
             self._room -= size
+            self._segments[-1].append(batch.base_offset, size)
             return True
         return False
 
@@ -508,13 +473,12 @@ class PartitionStorage:
         size = sum(size for _, size in encoded)
         self._roll_if_due(batches[0], size)
         self._room -= size
-        if self._indexes is not None or self.cache_bytes is not None:
-            assert self.writer.file is not None
-            starts = accumulate((length for _, length in encoded), initial=self.writer.file.size)
-            self._on_their_way = [
-                (batch, position, length)
-                for batch, position, (_, length) in zip(batches, starts, encoded, strict=False)
-            ]
+        assert self.writer.file is not None
+        starts = accumulate((length for _, length in encoded), initial=self.writer.file.size)
+        self._on_their_way = [
+            (batch, position, length)
+            for batch, position, (_, length) in zip(batches, starts, encoded, strict=False)
+        ]
         done = self.writer.write(encoded)
         if done:
             self._note_written()
@@ -533,7 +497,9 @@ class PartitionStorage:
 
     def on_flushed(self, flushed: Flushed) -> None:
         """Move the recovery point, if whole segments are durable."""
-        if flushed.before is not None and flushed.before > self._recovery_point:
+        if flushed.before is None or flushed.cuts != self._cuts:
+            return  # what stands there now may have been written later
+        if flushed.before > self._recovery_point:
             self._recovery_point = flushed.before
             self.journal.add(("recovery_point", flushed.before))
 
@@ -553,8 +519,7 @@ class PartitionStorage:
         """Note where the batches stand that were written."""
         written, self._on_their_way = self._on_their_way, []
         for batch, position, size in written:
-            if self.cache_bytes is not None:
-                self._segments[-1].add(batch.base_offset, position + size)
+            self._segments[-1].add(batch.base_offset, position + size)
             if self._indexes is not None:
                 self._indexes.add(batch, batch.latest_us, position, size)
 
@@ -609,11 +574,73 @@ class PartitionStorage:
         active = self._segments[-1]
         full = active.file.size + size > settings.log_segment_bytes
         if active.file.size and (full or first.append_time_us > active.expires_us):
-            self.writer.sync(Flushed(before=offset))
+            self.writer.sync(Flushed(offset, self._cuts))
             self._roll(offset)
 
+    # Cutting off
+
+    def truncate_after(self, log: MemoryLog) -> None:
+        """Cut the files off where the log was cut off, or begin them anew if it is empty now.
+
+        Not while batches are on their way. What is written from now on is not durable, so the
+        recovery point is lowered first. A segment that was cut is complete: a new one begins.
+        """
+        assert not self.writer.busy, "batches are on their way: see is_busy"
+        end, anew = log.end_offset, log.start_offset == log.end_offset
+        if anew:
+            self._start_offset = end
+            self.journal.add(("start", end))
+        if self._recovery_point > end:
+            self._recovery_point = end
+            self.journal.add(("recovery_point", end))
+            self.journal.sync(None)
+        self._cuts += 1
+        self.write_epochs(log)
+        segments = self._segments
+        gone = [each for each in segments if each.base_offset > end or anew]
+        if anew:  # a file that is written at once again need not be removed
+            gone = [each for each in gone if each.base_offset != end]
+        for segment in gone:
+            segments.remove(segment)
+            self._give_up_successor(segment)
+            self._remove_segment(segment)
+        if segments:
+            self._cut_segment(segments[-1], end, rolls=bool(gone))
+        elif gone:
+            self._indexes = None
+            self._roll(end)
+
+    def _cut_segment(self, segment: StoredSegment, end: int, *, rolls: bool) -> None:
+        """Cut off the last segment; with `rolls`, a new one begins in any case."""
+        position = segment.cut(end)
+        if position == segment.file.size and not rolls:
+            return
+        self._indexes = None
+        self._give_up_successor(segment)
+        segment.file.truncate(position)
+        if segment.base_offset == end:
+            self._segments.pop()
+            self._use(end, segment.file)
+            return
+        self._remove_indexes(segment)  # the next start makes them again
+        self._disk.sync_folder(self._folder)
+        segment.file.sync(Flushed(end, self._cuts))
+        self._roll(end)
+
+    def _give_up_successor(self, segment: StoredSegment) -> None:
+        """Do not replace a segment by what a compaction has written: that has what was cut off."""
+        for attempt, (cleaned, successor) in list(self._cleaned.items()):
+            if cleaned is segment:
+                del self._cleaned[attempt]
+                self._cleans_all = False
+                self._disk.remove(successor.file.name)
+
     def _roll(self, offset: int) -> None:
-        self._use(offset, self._disk.open(f"{self._folder}/{file_name(offset, LOG)}"))
+        """Begin a new segment. A file of its name was cut off, but may not be removed yet."""
+        file = self._disk.open(f"{self._folder}/{file_name(offset, LOG)}")
+        if file.size:
+            file.truncate(0)
+        self._use(offset, file)
 
     def _use(self, offset: int, file: OpenFile) -> None:
         """Write to a segment from now on."""
@@ -659,12 +686,15 @@ class PartitionStorage:
 
         Otherwise, after a crash, it might not be known which offsets were used.
         """
+        self._start_offset = offset
         self.journal.add(("start", offset))
         self.journal.send(self._effects.ref, StartStored(offset, synced=False))
 
     def on_start_stored(self, stored: StartStored) -> None:
         """Remove the segments before the start of the log, if that is synced."""
         offset = stored.offset
+        if offset > self._start_offset:
+            return  # the log has begun anew since
         if not stored.synced:
             self.journal.sync(StartStored(offset, synced=True))
             return
@@ -694,7 +724,7 @@ class PartitionStorage:
         self._cleans_all = True
         bases = [segment.base_offset for segment in self._segments]
         for segment, end in list(zip(self._segments[:-1], bases[1:], strict=True)):
-            if segment in self._cleaned.values():
+            if any(segment is each for each, _ in self._cleaned.values()):
                 self._cleans_all = False
                 continue
             kept = log.pieces(segment.base_offset, end)
@@ -703,11 +733,13 @@ class PartitionStorage:
                 self._remove_segment(segment)
                 continue
             self._attempts += 1
-            self._cleaned[self._attempts] = segment
             file = self._disk.open(segment.file.name + CLEANED)
             file.truncate(0)
+            successor = StoredSegment(segment.base_offset, file, 0)
+            self._cleaned[self._attempts] = segment, successor
             for batch in kept:
                 file.append(*self._frame(batch))
+                successor.add(batch.base_offset, file.size)
             file.sync(SegmentCleaned(self._attempts))
         if not self._cleaned:
             self._sync_cleaned()  # whole segments are gone, and that is all
@@ -721,17 +753,19 @@ class PartitionStorage:
 
     def on_cleaned(self, cleaned: SegmentCleaned) -> None:
         """Replace a segment by its successor, unless that could not be written."""
-        segment = self._cleaned.pop(cleaned.attempt, None)
-        if segment is not None:
+        pair = self._cleaned.pop(cleaned.attempt, None)
+        if pair is not None:
+            segment, successor = pair
             name = segment.file.name
             self._disk.rename(name + CLEANED, name)
             segment.file = self._disk.open(name)
+            segment.bases, segment.ends = successor.bases, successor.ends
             self._remove_indexes(segment)  # the next start makes them again
             self._sync_cleaned()
 
     def has_failed_to_clean(self, failed: DiskFailed) -> bool:
         """Keep a segment whose successor could not be written; return whether it was that."""
-        for attempt, segment in list(self._cleaned.items()):
+        for attempt, (segment, _) in list(self._cleaned.items()):
             if failed.file == segment.file.name + CLEANED:
                 del self._cleaned[attempt]
                 self._cleans_all = False

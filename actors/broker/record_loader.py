@@ -54,8 +54,8 @@ class RecordLoader:
         self._log = log
         self._cache = RecordCache(log, limit)
         self._in_use = in_use
-        self._loads: dict[BatchesRead, tuple[PendingLoad, list[Batch]]] = {}
-        """What each read is for."""
+        self._loads: dict[BatchesRead, tuple[PendingLoad, list[Batch | None]]] = {}
+        """What each read is for; `None` stands for a batch that is no longer in the log."""
         self._waiting: deque[tuple[Callable[[], list[Batch]], Callable[[], None]]] = deque()
         """Work to be done in order: which batches it needs, and what it does."""
         self._damaged: dict[int, int] = {}
@@ -70,6 +70,18 @@ class RecordLoader:
         """Forget the records that are too many, unless some are being read."""
         if not self._loads:
             self._cache.evict(self._in_use())
+
+    def truncated(self) -> None:
+        """Forget what is no longer in the log, as that was cut off: others may take its offsets."""
+        end = self._log.end_offset
+        self._cache.truncated()
+        self._damaged = {first: last for first, last in self._damaged.items() if last <= end}
+        for message, (pending, batches) in self._loads.items():
+            left = [
+                None if each is None or each.base_offset + each.count > end else each
+                for each in batches
+            ]
+            self._loads[message] = pending, left
 
     # What can be read
 
@@ -105,20 +117,23 @@ class RecordLoader:
     def _read(self, batches: Sequence[Batch], pending: PendingLoad) -> None:
         for message, part in self._storage.read_batches(batches):
             pending.reads += 1
-            self._loads[message] = pending, part
+            self._loads[message] = pending, [*part]
 
     def on_read(self, read: FramesRead) -> None:
         """Take the records that were read, and go on with what waited for them."""
         message: Any = read.message
         pending, batches = self._loads.pop(message)
         for batch, frame in zip(batches, read.contents.frames, strict=False):
-            self._cache.put(self._storage.reload(batch, frame))
+            if batch is not None:
+                self._cache.put(self._storage.reload(batch, frame))
         damage = read.contents.damage
         if damage is not None:
-            self._note_damage(batches[len(read.contents.frames)], damage)
+            first, *rest = batches[len(read.contents.frames) :]
+            if first is not None:
+                self._note_damage(first, damage)
             start = self._log.start_offset  # segments before it may be gone
-            rest = batches[len(read.contents.frames) + 1 :]
-            self._read([each for each in rest if each.base_offset >= start], pending)
+            again = [each for each in rest if each is not None and each.base_offset >= start]
+            self._read(again, pending)
         pending.reads -= 1
         if not pending.reads:
             pending.then()

@@ -185,10 +185,8 @@ class ReplicaFollower:
             self._fetch()
 
     def _cut(self, offset: int) -> None:
-        log = self._log
-        if self._storage is not None:
-            self._storage.truncate_after(offset)
-        removed = log.truncate_after(offset)
+        removed = self._log.truncate_after(offset)
+        self._after_cut()
         if not removed:
             return
         self._record(
@@ -197,6 +195,13 @@ class ReplicaFollower:
             count=sum(batch.count for batch in removed),
             epoch=removed[0].epoch,
         )
+
+    def _after_cut(self) -> None:
+        """Cut off the files as the log was, and forget what is known of the records."""
+        if self._storage is not None:
+            self._storage.truncate_after(self._log)
+        if self._loader is not None:
+            self._loader.truncated()
         self._remember_producers()
 
     def _remember_producers(self) -> None:
@@ -214,10 +219,8 @@ class ReplicaFollower:
         """Begin anew where the leader's log begins."""
         if self._is_awaited(out.request, out.leader_epoch):
             self._fetching = False
-            if self._storage is not None:
-                self._storage.start_over(out.start_offset)
             self._log.start_over(out.start_offset)
-            self._remember_producers()
+            self._after_cut()
             self._fetch()
 
     def on_fetched(self, fetched: ReplicaFetched) -> None:

@@ -255,9 +255,9 @@ class Replication:
                 return
         batches: tuple[Batch, ...] = ()
         if offset < end:
-            batches = log.read(
-                offset, max_bytes=fetch.max_bytes, up_to=None if end == log.end_offset else end
-            )
+            # Followers get whole batches, so that all logs have the same ones.
+            end = min(end, log.reached_by(offset, fetch.max_bytes))
+            batches = tuple(log.whole_batches(offset, end))
         changes = self._changes
         known = changes.since(fetch.changes)
         snapshot = None

@@ -120,6 +120,12 @@ class LiveFile:
         while rest:
             rest = rest[os.write(self.descriptor, rest) :]
 
+    def cut(self, size: int) -> None:
+        """Remove what is beyond a position."""
+        os.ftruncate(self.descriptor, size)
+        self.durable = min(self.durable, size)
+        self.ends = [end for end in self.ends if end <= size]
+
     def sync(self) -> None:
         """Make the file durable."""
         os.fsync(self.descriptor)
@@ -155,10 +161,7 @@ class LiveOpenFile(OpenFile):
     def truncate(self, size: int) -> None:
         self.size = size
 
-        def work() -> None:
-            os.ftruncate(self._file.descriptor, size)
-
-        self._disk.order(DiskOrder(work, self._host))
+        self._disk.order(DiskOrder(lambda: self._file.cut(size), self._host))
 
     def close(self) -> None:
         self._disk.order(DiskOrder(lambda: self._disk.close(self._file), self._host))

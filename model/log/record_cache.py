@@ -41,6 +41,13 @@ class RecordCache:
         self._log.replace(batch)
         self.add(batch)
 
+    def truncated(self) -> None:
+        """Forget what is no longer in the log, as that was cut off."""
+        end = self._log.end_offset
+        self._loaded = deque(each for each in self._loaded if each.base_offset + each.count <= end)
+        self._bytes = sum(each.bytes for each in self._loaded)
+        self.complete_from = min(self.complete_from, end)
+
     def evict(self, in_use: Sequence[OffsetRange] = ()) -> None:
         """Forget the oldest records beyond the limit, except those in some ranges of offsets.
 

@@ -97,6 +97,19 @@ def test_the_size_of_a_part_is_estimated_if_only_the_header_was_read() -> None:
     assert (part.base_offset, part.count, part.bytes) == (5, 2, 8)
 
 
+def test_what_was_cut_off_is_forgotten_and_does_not_replace_what_has_its_offsets_now() -> None:
+    log, _ = log_of(2, 2, 2)
+    cache = RecordCache(log, 20)
+    cache.evict()
+    log.truncate_after(2)
+    cache.truncated()
+    batch = log.append(batch_of(2, 10), 0, 1)
+    cache.add(batch)
+    assert cache.complete_from == 2
+    cache.evict()
+    assert log.whole_batches(2, 4) == [batch]
+
+
 counts = st.lists(st.integers(1, 4), min_size=1, max_size=8)
 
 
