@@ -95,7 +95,9 @@ def judge(
         while led.epoch < epoch and led.answered:
             batch = led.answered.popleft()
             if not _has(log, batch):
-                record_lost(effects, partition, batch, "acknowledged by a leader without followers")
+                _record(
+                    effects, kinds.TAIL_LOST, partition, batch, "acknowledged by its leader alone"
+                )
 
 
 def _has(log: MemoryLog, batch: Batch) -> bool:
@@ -121,14 +123,15 @@ def _record_unseen(
     if former is None:
         return
     for batch in former.pieces(log.end_offset, audit.visible_to):
-        record_lost(effects, partition, batch, reason)
+        _record(effects, kinds.LOST, partition, batch, reason)
 
 
-def record_lost(effects: Effects, partition: TopicPartition, batch: Batch, reason: str) -> None:
-    """Record that a batch is in no log any more, although somebody was told that it is stored."""
+def _record(
+    effects: Effects, kind: str, partition: TopicPartition, batch: Batch, reason: str
+) -> None:
     topic, number = partition
     effects.record(
-        kinds.TAIL_LOST, topic=topic, partition=number, producer=batch.producer,
+        kind, topic=topic, partition=number, producer=batch.producer,
         base_offset=batch.base_offset, count=batch.count, bytes=batch.bytes, epoch=batch.epoch,
         append_time_us=batch.append_time_us if batch.append_time_us >= 0 else NULL_INT,
         reason=reason,

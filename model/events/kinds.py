@@ -211,7 +211,8 @@ LOST: Final = _kind(
 )  # fmt: skip
 TAIL_LOST: Final = _kind(
     "tail_lost", _C.LOSS,
-    "Records that somebody was told are stored are in no log any more: the new leader lacks them.",
+    "Records that no consumer could see are lost: their producer was told that they are stored, "
+    "and the next leader does not have them.",
 )  # fmt: skip
 GIVEN_UP: Final = _kind(
     "given_up", _C.LOSS, "A producer gave a batch up, for the given reason, after `retries`."
