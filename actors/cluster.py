@@ -302,8 +302,9 @@ class Cluster:
         )
         return cls(
             SimulatedSystem, seed, settings, brokers=brokers, controllers=controllers,
-            network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
-            payload_dir=payload_dir, on_handler_error=on_handler_error, disk=disk,
+            network=network, out=out, scenario=scenario, listener=listener, keep=keep,
+            observe=observe, payload_dir=payload_dir, on_handler_error=on_handler_error,
+            disk=disk,
         )  # fmt: skip
 
     @classmethod
@@ -408,8 +409,9 @@ class Cluster:
         )
         return cls(
             LiveSystem, seed, settings, brokers=brokers, controllers=controllers,
-            network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
-            payload_dir=payload_dir, on_handler_error=on_handler_error, data_dir=data_dir,
+            network=network, out=out, scenario=scenario, listener=listener, keep=keep,
+            observe=observe, payload_dir=payload_dir, on_handler_error=on_handler_error,
+            data_dir=data_dir,
         )  # fmt: skip
 
     # Time and events
@@ -700,7 +702,7 @@ class Cluster:
     # Descriptions
 
     def metadata(self) -> Metadata:
-        """Get the metadata from the active controller: brokers, topics, leaders and coordinators."""
+        """Get the active controller's metadata: brokers, topics, leaders and coordinators."""
         metadata: Metadata = self._ask_controller(GetMetadata())
         self._last_metadata = metadata
         return metadata

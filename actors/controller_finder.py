@@ -47,7 +47,7 @@ class ControllerFinder:
         if active is None:
             self.give_up()
             return False
-        self.current = active
+        self.current, self._is_waiting = active, False
         return True
 
     def give_up(self) -> None:

@@ -128,6 +128,8 @@ class Broker(Actor):
         if term < self.term:
             return False
         self.term = term
+        if self.sender in self.finder.controllers:
+            self.finder.found(self.sender)
         return True
 
     @receives(ShutDown)
@@ -147,13 +149,15 @@ class Broker(Actor):
     def on_alive(self, alive: BrokerAlive) -> None:
         if alive.session != self.session or not self.obeys(alive.term):
             return
-        self.finder.found(self.sender)
         self.epoch = alive.epoch
         lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
         self.lease_end_us = max(self.lease_end_us, lease_end_us)
         if not self.registered:
-            self.registered = True
-            self.on_lease_check(LeaseCheck())
+            if self.lease_end_us > self.now:
+                self.registered = True
+                self.on_lease_check(LeaseCheck())
+            else:
+                self.on_beat(BrokerHeartbeatDue())  # it took long to store the registration
 
     @receives(LeaseCheck)
     def on_lease_check(self, check: LeaseCheck) -> None:
@@ -167,7 +171,6 @@ class Broker(Actor):
     @receives(BrokerUnknown)
     def on_unknown(self, unknown: BrokerUnknown) -> None:
         if unknown.session == self.session and self.registered and self.obeys(unknown.term):
-            self.finder.found(self.sender)
             self.step_down("removed by the controller")
 
     def step_down(self, reason: str) -> None:
