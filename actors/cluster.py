@@ -889,8 +889,7 @@ class Cluster:
             try:
                 answer = controller.ask(message, timeout=wait_s)
             except (ActorDeadError, Timeout):
-                is_over = system.now_us >= deadline_us
-                if is_over or not any(ref.is_alive() for ref in self.controllers):
+                if len(self.controllers) == 1 or not self._has_controller():
                     raise
                 finder.give_up()
             else:
@@ -899,7 +898,14 @@ class Cluster:
                     return answer
                 if finder.refused(controller, answer.active):
                     continue
+            if system.now_us >= deadline_us:
+                wait = format_duration(to_us(REQUEST_TIMEOUT_S, "timeout"), exact=True)
+                raise Timeout(f"no active controller has answered within {wait}")
             system.run(for_=CHECK_INTERVAL)
+
+    def _has_controller(self) -> bool:
+        """Whether any controller runs."""
+        return any(controller.is_alive() for controller in self.controllers)
 
     def _order(self, order: object) -> None:
         answer = self._ask_controller(order)

@@ -170,8 +170,7 @@ class LogRun:
             for name in self.active():
                 if self.system.nodes[name].state == "up" and self.dice.random() < 0.9:
                     self.put(name)
-                if self.dice.random() < 0.5:
-                    self.count(name)  # of a paused one, too: it answers when it is resumed
+                self.count(name)  # of a paused one, too: it answers when it is resumed
             self.system.run(for_=self.dice.choice(("1ms", "1ms", "3ms", "400ms", 2.0)))
             self.disturb()
         self.heal()
