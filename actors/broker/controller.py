@@ -380,8 +380,9 @@ class Controller(Actor):
             self.place_partitions(add.name, range(topic.partitions, add.partitions))
 
     def refuse(self, reason: str) -> None:
-        """Refuse a request, if this is still the active controller, which can know."""
-        self.log.confirm(self.sender, RequestRefused(reason))
+        """Refuse a request, if what the refusal is based on holds."""
+        tell = self.log.confirm if self.log.is_committed else self.log.promise
+        tell(self.sender, RequestRefused(reason))
 
     def place_partitions(self, topic: str, numbers: range) -> None:
         """Elect leaders for new partitions; the request is answered when all have one."""
@@ -743,10 +744,12 @@ class Controller(Actor):
     def on_broker_heartbeat(self, beat: BrokerHeartbeat) -> None:
         known = self.image.brokers.get(beat.broker)
         if known is None or known.session != beat.session:
-            self.reply(BrokerUnknown(beat.session, self.log.term))
+            self.log.confirm(self.sender, BrokerUnknown(beat.session, self.log.term))
         else:
+            # A controller that is active no more must not renew leases: others take over when the
+            # active one has not heard from the broker for as long.
             self.heard_us[beat.broker] = self.now
-            self.reply(self.alive(beat.broker, beat.sent_us))
+            self.log.confirm(self.sender, self.alive(beat.broker, beat.sent_us))
             if beat.wants_shutdown:
                 self.drain(beat.broker)
 
