@@ -198,8 +198,8 @@ class Crash(_TemporaryNodeAction):
     do: ClassVar[str] = "crash"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
-        """All nodes, and the controller if it has a disk to return from."""
-        return [*scenario.nodes(), *scenario.disk_nodes()]
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_nodes()]
 
     def apply(self, run: "Runner") -> None:
         """Crash the node."""
@@ -218,8 +218,8 @@ class Restart(_NodeAction):
     do: ClassVar[str] = "restart"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
-        """All nodes, and the controller if it has a disk to return from."""
-        return [*scenario.nodes(), *scenario.disk_nodes()]
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_nodes()]
 
     def apply(self, run: "Runner") -> None:
         """Restart the node; earlier `slow` and `rate` actions still apply to it."""
@@ -430,7 +430,7 @@ class Skew(_NodeAction):
 class _DiskAction(_NodeAction):
     """An action on the disks of nodes."""
 
-    expected_target: ClassVar[str] = "a broker or the controller: other nodes have no files"
+    expected_target: ClassVar[str] = "a broker or a controller: other nodes have no files"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
         """The nodes with files."""

@@ -225,8 +225,9 @@ class Runner:
         with self.explaining_timeouts():
             self.cluster = Cluster(
                 engine, scenario.seed, loaded.settings,
-                brokers=plan.brokers, network=plan.latency.network(), disk=plan.disk,
-                scenario=to_dict(scenario), observe=scenario.observe, **self.options,
+                brokers=plan.brokers, controllers=plan.controllers,
+                network=plan.latency.network(), disk=plan.disk, scenario=to_dict(scenario),
+                observe=scenario.observe, **self.options,
             )  # fmt: skip
         with self.stopping_on_errors():
             self.cluster.warn_of_ignored(ignored_settings(to_dict(scenario)))

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
+from ..actors.cluster import QUORUMS, controller_names
 from ..model.disk import DiskModel
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError, UnknownNameError
@@ -85,6 +86,9 @@ class ClusterPlan:
 
     brokers: int = attrs.field(default=1, validator=check.whole(1, check.MOST_NODES))
     """The number of brokers: `broker-0`, `broker-1`, …"""
+    controllers: int = attrs.field(default=1, validator=check.number_in(QUORUMS))
+    """The number of controllers: 1, named `controller`, or 3 or 5, named `controller-0` and so on.
+    They agree by Raft: more than half of them have to run."""
     latency: Latency = attrs.field(
         factory=ConstantLatency,
         validator=check.able("a model such as UniformLatency", "network"),
@@ -394,7 +398,11 @@ class Scenario:
         """The nodes that keep something on a disk, or those that exist before a time."""
         if self.storage == "memory":
             return []
-        return ["controller", *self.broker_nodes(before_us)]
+        return [*self.controller_nodes(), *self.broker_nodes(before_us)]
+
+    def controller_nodes(self) -> list[str]:
+        """The controllers."""
+        return list(controller_names(self.cluster.controllers))
 
     def _earlier(self, before_us: int | None) -> Iterator[Action]:
         return (a for a in self.timeline if before_us is None or a.at_us < before_us)
@@ -402,11 +410,11 @@ class Scenario:
     def matching(self, pattern: str, before_us: int | None = None) -> list[str]:
         """The nodes whose names match a pattern, of all or of those that exist before a time.
 
-        The controller, which only some actions can target, has to be named in full.
+        A pattern that begins with "controller" is for controllers; another one matches none.
         """
         nodes = self.nodes(before_us)
-        if pattern == "controller" and self.storage == "disk":
-            nodes = ["controller"]
+        if pattern.startswith("controller"):
+            nodes = [*nodes, *self.controller_nodes()]
         return [name for name in nodes if name == pattern or fnmatchcase(name, pattern)]
 
     def problems(self) -> Problems:
@@ -453,7 +461,7 @@ class Scenario:
             "producers": [(plan.name, plan.names()) for plan in self.producers],
             "groups": [(plan.name, self.consumers_of(plan)) for plan in self.groups],
         }
-        taken = dict.fromkeys(["controller", *self.broker_nodes()], "node")
+        taken = dict.fromkeys([*self.controller_nodes(), *self.broker_nodes()], "node")
         for topic in self.topics:
             own = numbered(topic.name, range(self.most_partitions(topic.name)))
             taken |= dict.fromkeys(own, "partition")

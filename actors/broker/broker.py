@@ -192,7 +192,7 @@ class Broker(Actor):
 
     @receives(Lead)
     def on_lead(self, lead: Lead) -> None:
-        if not self.obeys(lead.term):
+        if not self.registered or not self.obeys(lead.term):
             return
         known = self.partitions.get(lead.partition)
         if known is None or known.epoch < lead.epoch:
@@ -232,7 +232,7 @@ class Broker(Actor):
 
     @receives(HostCoordinator)
     def on_coordinate(self, coordinate: HostCoordinator) -> None:
-        if not self.obeys(coordinate.term):
+        if not self.registered or not self.obeys(coordinate.term):
             return
         known = self.coordinators.get(coordinate.group)
         if known is None or known.epoch < coordinate.epoch:

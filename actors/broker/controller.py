@@ -180,6 +180,8 @@ class Controller(Actor):
         """Brokers that want to stop: they get no more partitions and coordinators."""
         self.unreserved: dict[TopicPartition, dict[str, None]] = {}
         """The groups that leaders have not confirmed to keep records for."""
+        self.handed_over: dict[TopicPartition, str] = {}
+        """Partitions whose new leader is not committed yet, by the broker that has handed over."""
         self.waiting: list[tuple[Ref, list[Placement], str | None]] = []
         """Requests to answer once all of these placements have an address, and all leaders keep
         records for this group."""
@@ -274,7 +276,7 @@ class Controller(Actor):
         if self.image.process != self.process:
             self.change(("process", self.process))
         self.heard_us = dict.fromkeys(self.image.brokers, self.now)
-        self.stopping, self.unreserved, self.waiting = {}, {}, []
+        self.stopping, self.unreserved, self.handed_over, self.waiting = {}, {}, {}, []
         if self.log.term > 1 or len(self.controllers) > 1:
             self.record(kinds.CONTROLLER_CHANGED, epoch=self.log.term)
         brokers = self.image.brokers
@@ -623,6 +625,8 @@ class Controller(Actor):
             return
         placement = self.image.leaders[partition]
         former, home, lost_before = placement.home, None, 0
+        if placement.previous is not None:
+            self.handed_over[partition] = placement.previous.node
         if self.on_disk:
             home = placement.broker
         elif placement.previous is None:
@@ -647,6 +651,7 @@ class Controller(Actor):
     def on_leader_stored(self, stored: LeaderStored) -> None:
         """Make a leader known that has the log of its partition."""
         leading, former, lost_before = stored.leading, stored.former, stored.lost_before
+        self.handed_over.pop(leading.partition, None)
         placement = self.image.leaders.get(leading.partition)
         if placement is None or placement.ref is not leading.ref:
             return
@@ -728,16 +733,18 @@ class Controller(Actor):
     def on_register(self, register: Register) -> None:
         name = register.broker
         known = self.image.brokers.get(name)
-        if known is None or known.session != register.session:
+        is_new = known is None or known.session != register.session
+        if is_new:
             if known is not None:
                 self.remove_broker(name, "registered again")
             self.change(("broker", name, *register.session, self.image.broker_epochs + 1))
             self.record(kinds.BROKER_REGISTERED, peer=name)
+        self.heard_us[name] = self.now
+        self.log.promise(self.sender, self.alive(name, register.sent_us))
+        if is_new:  # after the answer: a broker that is not registered obeys no orders
             self.place_unplaced()
             self.balance()
             self.publish_metadata()
-        self.heard_us[name] = self.now
-        self.log.promise(self.sender, self.alive(name, register.sent_us))
 
     @receives(BrokerHeartbeat)
     @when_active
@@ -774,7 +781,7 @@ class Controller(Actor):
         """Let brokers stop that want to, and that have nothing left to hand over."""
         for name in list(self.stopping):
             placements = [*self.image.leaders.values(), *self.image.coordinators.values()]
-            if not any(
+            if name not in self.handed_over.values() and not any(
                 placement.broker == name
                 or (placement.previous is not None and placement.previous.node == name)
                 for placement in placements
