@@ -86,9 +86,6 @@ class ClusterPlan:
 
     brokers: int = attrs.field(default=1, validator=check.whole(1, check.MOST_NODES))
     """The number of brokers: `broker-0`, `broker-1`, …"""
-    controllers: int = attrs.field(default=1, validator=check.number_in(QUORUMS))
-    """The number of controllers: 1, named `controller`, or 3 or 5, named `controller-0` and so on.
-    They agree by Raft: more than half of them have to run."""
     latency: Latency = attrs.field(
         factory=ConstantLatency,
         validator=check.able("a model such as UniformLatency", "network"),
@@ -108,6 +105,9 @@ class ClusterPlan:
         factory=dict, converter=check.as_settings, validator=check.CLUSTER
     )
     """Fields of `ClusterSettings`."""
+    controllers: int = attrs.field(default=1, validator=check.number_in(QUORUMS))
+    """The number of controllers: 1, named `controller`, or 3 or 5, named `controller-0` and so on.
+    They agree by Raft: more than half of them have to run."""
 
     def storage_on(self, engine: Engine) -> Storage:
         """Where brokers keep records on an engine."""
