@@ -206,13 +206,13 @@ class Controller(Actor):
 
     # The metadata log
 
-    @receives(raft.RequestVote)
-    @receives(raft.RequestVoteAnswer)
-    @receives(raft.AppendEntries)
-    @receives(raft.AppendEntriesAnswer)
-    @receives(raft.InstallSnapshot)
-    @receives(raft.InstallSnapshotAnswer)
-    @receives(raft.TimeoutNow)
+    @receives(raft.RequestVote)  # type: ignore[arg-type]
+    @receives(raft.RequestVoteAnswer)  # type: ignore[arg-type]
+    @receives(raft.AppendEntries)  # type: ignore[arg-type]
+    @receives(raft.AppendEntriesAnswer)  # type: ignore[arg-type]
+    @receives(raft.InstallSnapshot)  # type: ignore[arg-type]
+    @receives(raft.InstallSnapshotAnswer)  # type: ignore[arg-type]
+    @receives(raft.TimeoutNow)  # type: ignore[arg-type]
     @receives(raft.Observe)
     def on_raft_message(self, message: raft.RaftMessage) -> None:
         self.log.receive(message)
