@@ -20,10 +20,12 @@ from ..model.durations import Duration, format_duration, to_us
 from ..model.errors import BadValueError, UnknownNameError, WavetankError
 from ..model.messages.client import Fetch, Inspect, OutOfRange, PartitionView, RecordsDamaged
 from ..model.messages.cluster import (
+    ControllerView,
     CreateGroup,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DescribeController,
     GetMetadata,
     GroupConfig,
     Metadata,
@@ -811,6 +813,20 @@ class Cluster:
         groups = tuple(group.describe() for group in self.groups.values())
         lags = {name: group.lag() for name, group in self.groups.items()}
         return ClusterView(metadata.brokers, metadata.topics, partitions, groups, lags)
+
+    def quorum(self) -> tuple[ControllerView, ...]:
+        """Describe each controller: its state, its term and how much of the log it has."""
+        return tuple(map(self._describe_controller, self.controllers))
+
+    def _describe_controller(self, controller: Ref) -> ControllerView:
+        state = self.system.node(controller.name).state
+        if state == "up":
+            try:
+                view: ControllerView = controller.ask(DescribeController(), timeout=ATTEMPT_S)
+                return view
+            except (ActorDeadError, Timeout):
+                state = "stopped"
+        return ControllerView(controller.name, state)
 
     def inspect(self, partition: TopicPartition) -> PartitionView:
         """Describe a partition, once it has a leader.

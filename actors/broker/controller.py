@@ -28,11 +28,13 @@ from ...model.messages.cluster import (
     BrokerAlive,
     BrokerHeartbeat,
     BrokerUnknown,
+    ControllerView,
     CoordinatorHosted,
     CreateGroup,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DescribeController,
     Drop,
     GetMetadata,
     GroupConfig,
@@ -329,6 +331,15 @@ class Controller(Actor):
             },
             tuple(sorted(image.brokers)),
         )
+
+    @receives(DescribeController)
+    def on_describe(self, describe: DescribeController) -> None:
+        log = self.log.raft
+        assert log is not None
+        view = ControllerView(
+            self.ref.name, log.state.value, self.log.is_active, log.term, log.log.last_index
+        )
+        self.reply(view)
 
     # Producers
 
