@@ -812,14 +812,16 @@ class Cluster:
         partitions = tuple(self.inspect(tp) for tp in sorted(metadata.leaders))
         groups = tuple(group.describe() for group in self.groups.values())
         lags = {name: group.lag() for name, group in self.groups.items()}
-        return ClusterView(metadata.brokers, metadata.topics, partitions, groups, lags)
+        return ClusterView(
+            metadata.brokers, metadata.topics, partitions, groups, lags, self.quorum()
+        )
 
     def quorum(self) -> tuple[ControllerView, ...]:
         """Describe each controller: its state, its term and how much of the log it has."""
         return tuple(map(self._describe_controller, self.controllers))
 
     def _describe_controller(self, controller: Ref) -> ControllerView:
-        state = self.system.node(controller.name).state
+        state: str = self.system.node(controller.name).state
         if state == "up":
             try:
                 view: ControllerView = controller.ask(DescribeController(), timeout=ATTEMPT_S)

@@ -23,7 +23,7 @@ from ..strategies.assignment import ASSIGNORS
 from ..strategies.network import NetworkModel, constant, lognormal, uniform
 from ..strategies.partitioning import PARTITIONERS
 from ..strategies.workload import FixedSize, KeyModel, Load, NoKeys, ServiceTime, SizeModel
-from .actions import Action, AddBroker, AddConsumers, AddPartitions, Problems
+from .actions import ACTIVE_CONTROLLER, Action, AddBroker, AddConsumers, AddPartitions, Problems
 from .files import check
 
 StartPosition: TypeAlias = Literal["earliest", "latest", "unconsumed"]
@@ -404,6 +404,10 @@ class Scenario:
         """The controllers."""
         return list(controller_names(self.cluster.controllers))
 
+    def controller_targets(self) -> list[str]:
+        """The controllers, and the name that stands for the active one at the time of an action."""
+        return [*self.controller_nodes(), ACTIVE_CONTROLLER]
+
     def _earlier(self, before_us: int | None) -> Iterator[Action]:
         return (a for a in self.timeline if before_us is None or a.at_us < before_us)
 
@@ -415,6 +419,8 @@ class Scenario:
         nodes = self.nodes(before_us)
         if pattern.startswith("controller"):
             nodes = [*nodes, *self.controller_nodes()]
+            if pattern == ACTIVE_CONTROLLER:
+                return [pattern]
         return [name for name in nodes if name == pattern or fnmatchcase(name, pattern)]
 
     def problems(self) -> Problems:
