@@ -20,10 +20,12 @@ from ..model.durations import Duration, format_duration, to_us
 from ..model.errors import BadValueError, UnknownNameError, WavetankError
 from ..model.messages.client import Fetch, Inspect, OutOfRange, PartitionView, RecordsDamaged
 from ..model.messages.cluster import (
+    ControllerView,
     CreateGroup,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DescribeController,
     GetMetadata,
     GroupConfig,
     Metadata,
@@ -247,7 +249,8 @@ class Cluster:
         Args:
             seed: Seed of all random numbers.
             brokers: Number of brokers, named broker-0, broker-1 and so on.
-            racks: Names of racks. The brokers stand in them in turn, and replicas are spread over them.
+            racks: Names of racks. The brokers stand in them in turn, and replicas are spread over
+                them.
             controllers: Number of controllers: 1, named controller, or 3 or 5, named controller-0
                 and so on. They agree by Raft; more than half of them have to run.
             network: Decides what happens to each message between nodes; by default all arrive
@@ -284,8 +287,8 @@ class Cluster:
                 other can. Records are lost then.
             auto_leader_rebalance_enable: Whether preferred leaders lead again after a while.
             leader_imbalance_check_interval_seconds: Time between two checks for other leaders.
-            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in percent,
-                that is left as it is.
+            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in
+                percent, that is left as it is.
             storage: Where partitions keep their records. "disk": on the broker's disk, as in Kafka.
                 While the broker is down, they wait for it. "memory": they are lost with their
                 broker, and another one takes over empty.
@@ -338,9 +341,11 @@ class Cluster:
             timer_jitter_percent=timer_jitter_percent,
         )
         return cls(
-            SimulatedSystem, seed, settings, brokers=brokers, racks=racks, controllers=controllers,
-            network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
-            payload_dir=payload_dir, on_handler_error=on_handler_error, disk=disk,
+            SimulatedSystem, seed, settings, brokers=brokers, racks=racks,
+            controllers=controllers, network=network, out=out, scenario=scenario,
+            listener=listener, keep=keep, observe=observe, payload_dir=payload_dir,
+            on_handler_error=on_handler_error,
+            disk=disk,
         )  # fmt: skip
 
     @classmethod
@@ -420,8 +425,8 @@ class Cluster:
                 other can. Records are lost then.
             auto_leader_rebalance_enable: Whether preferred leaders lead again after a while.
             leader_imbalance_check_interval_seconds: Time between two checks for other leaders.
-            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in percent,
-                that is left as it is.
+            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in
+                percent, that is left as it is.
             storage: Where partitions keep their records: "disk", in the `data_dir`, or "memory".
                 By default "disk" if there is a `data_dir`, else "memory".
             flush: When records on a disk count as stored: "interval", once they are written, or
@@ -474,9 +479,11 @@ class Cluster:
             timer_jitter_percent=timer_jitter_percent,
         )
         return cls(
-            LiveSystem, seed, settings, brokers=brokers, racks=racks, controllers=controllers,
-            network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
-            payload_dir=payload_dir, on_handler_error=on_handler_error, data_dir=data_dir,
+            LiveSystem, seed, settings, brokers=brokers, racks=racks,
+            controllers=controllers, network=network, out=out, scenario=scenario,
+            listener=listener, keep=keep, observe=observe, payload_dir=payload_dir,
+            on_handler_error=on_handler_error,
+            data_dir=data_dir,
         )  # fmt: skip
 
     # Time and events
@@ -781,7 +788,7 @@ class Cluster:
     # Descriptions
 
     def metadata(self) -> Metadata:
-        """Get the metadata from the active controller: brokers, topics, leaders and coordinators."""
+        """Get the active controller's metadata: brokers, topics, leaders and coordinators."""
         metadata: Metadata = self._ask_controller(GetMetadata())
         self._last_metadata = metadata
         return metadata
@@ -889,7 +896,23 @@ class Cluster:
         partitions = tuple(self.inspect(tp) for tp in sorted(metadata.leaders))
         groups = tuple(group.describe() for group in self.groups.values())
         lags = {name: group.lag() for name, group in self.groups.items()}
-        return ClusterView(metadata.brokers, metadata.topics, partitions, groups, lags)
+        return ClusterView(
+            metadata.brokers, metadata.topics, partitions, groups, lags, self.quorum()
+        )
+
+    def quorum(self) -> tuple[ControllerView, ...]:
+        """Describe each controller: its state, its term and how much of the log it has."""
+        return tuple(map(self._describe_controller, self.controllers))
+
+    def _describe_controller(self, controller: Ref) -> ControllerView:
+        state: str = self.system.node(controller.name).state
+        if state == "up":
+            try:
+                view: ControllerView = controller.ask(DescribeController(), timeout=ATTEMPT_S)
+                return view
+            except (ActorDeadError, Timeout):
+                state = "stopped"
+        return ControllerView(controller.name, state)
 
     def inspect(self, partition: TopicPartition) -> PartitionView:
         """Describe a partition, once it has a leader.
@@ -968,8 +991,7 @@ class Cluster:
             try:
                 answer = controller.ask(message, timeout=wait_s)
             except (ActorDeadError, Timeout):
-                is_over = system.now_us >= deadline_us
-                if is_over or not any(ref.is_alive() for ref in self.controllers):
+                if len(self.controllers) == 1 or not self._has_controller():
                     raise
                 finder.give_up()
             else:
@@ -978,7 +1000,14 @@ class Cluster:
                     return answer
                 if finder.refused(controller, answer.active):
                     continue
+            if system.now_us >= deadline_us:
+                wait = format_duration(to_us(REQUEST_TIMEOUT_S, "timeout"), exact=True)
+                raise Timeout(f"no active controller has answered within {wait}")
             system.run(for_=CHECK_INTERVAL)
+
+    def _has_controller(self) -> bool:
+        """Whether any controller runs."""
+        return any(controller.is_alive() for controller in self.controllers)
 
     def _order(self, order: object) -> None:
         answer = self._ask_controller(order)

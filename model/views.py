@@ -6,6 +6,7 @@ import attrs
 
 from .log.record import Record
 from .messages.client import PartitionView, offset_gap
+from .messages.cluster import ControllerView
 from .messages.group import GroupView
 from .topics import Topic, TopicPartition
 
@@ -43,9 +44,18 @@ class ClusterView:
     """Groups that have a coordinator."""
     lags: Mapping[str, Mapping[TopicPartition, int]]
     """Lag of each group in each partition, in records."""
+    controllers: tuple[ControllerView, ...] = ()
+    """The controllers, in the order of their names."""
 
     def __str__(self) -> str:
         lines = [f"brokers: {', '.join(self.brokers)}", ""]
+        if len(self.controllers) > 1:
+            quorum = [
+                (each.name, "active" if each.is_active else each.state.lower(), each.term,
+                 each.last_index)
+                for each in self.controllers
+            ]  # fmt: skip
+            lines += [*_table(("controller", "state", "term", "entries"), quorum), ""]
         lines += _table(
             ("partition", "leader", "epoch", "start", "end"),
             [

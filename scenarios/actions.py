@@ -108,6 +108,9 @@ class Action:
             )
 
 
+ACTIVE_CONTROLLER: Final = "controller:active"
+"""The target that stands for the active controller."""
+
 ACTIONS: Final[dict[str, type[Action]]] = {}
 """All actions by their names in scenario files."""
 
@@ -124,7 +127,7 @@ def register(action: type[_A]) -> type[_A]:
 
 
 @attrs.frozen
-class _NodeAction(Action):
+class NodeAction(Action):
     """An action on nodes."""
 
     expected_target: ClassVar[str] = "a node"
@@ -169,7 +172,7 @@ def _unknown_node(field: str, pattern: str, action: Action, scenario: "Scenario"
 
 
 @attrs.frozen
-class _TemporaryNodeAction(_NodeAction):
+class _TemporaryNodeAction(NodeAction):
     """An action on nodes that can be undone after a while."""
 
     for_: Duration | None = attrs.field(
@@ -198,8 +201,8 @@ class Crash(_TemporaryNodeAction):
     do: ClassVar[str] = "crash"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
-        """All nodes, and the controller if it has a disk to return from."""
-        return [*scenario.nodes(), *scenario.disk_nodes()]
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
 
     def apply(self, run: "Runner") -> None:
         """Crash the node."""
@@ -212,14 +215,14 @@ class Crash(_TemporaryNodeAction):
 
 @register
 @attrs.frozen
-class Restart(_NodeAction):
+class Restart(NodeAction):
     """Restart a node that has crashed or lost its power."""
 
     do: ClassVar[str] = "restart"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
-        """All nodes, and the controller if it has a disk to return from."""
-        return [*scenario.nodes(), *scenario.disk_nodes()]
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
 
     def apply(self, run: "Runner") -> None:
         """Restart the node; earlier `slow` and `rate` actions still apply to it."""
@@ -268,7 +271,7 @@ class Stop(_TemporaryNodeAction):
 
 @register
 @attrs.frozen
-class Start(_NodeAction):
+class Start(NodeAction):
     """Start a stopped node."""
 
     do: ClassVar[str] = "start"
@@ -312,6 +315,10 @@ class Pause(_TemporaryNodeAction):
 
     do: ClassVar[str] = "pause"
 
+    def allowed(self, scenario: "Scenario") -> list[str]:
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
+
     def apply(self, run: "Runner") -> None:
         """Pause the node."""
         run.cluster.system.pause(self.target)
@@ -323,10 +330,14 @@ class Pause(_TemporaryNodeAction):
 
 @register
 @attrs.frozen
-class Resume(_NodeAction):
+class Resume(NodeAction):
     """Resume a paused node."""
 
     do: ClassVar[str] = "resume"
+
+    def allowed(self, scenario: "Scenario") -> list[str]:
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
 
     def apply(self, run: "Runner") -> None:
         """Resume the node."""
@@ -409,7 +420,7 @@ class Rate(_FactorAction):
 
 @register
 @attrs.frozen
-class Skew(_NodeAction):
+class Skew(NodeAction):
     """Set a node's clock wrong by `offset`, and let it drift."""
 
     do: ClassVar[str] = "skew"
@@ -417,6 +428,10 @@ class Skew(_NodeAction):
     """How far ahead the clock is; negative: behind."""
     drift_ppm: int = attrs.field(default=0, validator=check.whole(-999_999, 999_999), kw_only=True)
     """How fast the clock drifts, in parts per million."""
+
+    def allowed(self, scenario: "Scenario") -> list[str]:
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
 
     def apply(self, run: "Runner") -> None:
         """Skew the clock."""
@@ -427,14 +442,14 @@ class Skew(_NodeAction):
 
 
 @attrs.frozen
-class _DiskAction(_NodeAction):
+class _DiskAction(NodeAction):
     """An action on the disks of nodes."""
 
-    expected_target: ClassVar[str] = "a broker or the controller: other nodes have no files"
+    expected_target: ClassVar[str] = "a broker or a controller: other nodes have no files"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
         """The nodes with files."""
-        return scenario.disk_nodes()
+        return [*scenario.disk_nodes(), ACTIVE_CONTROLLER]
 
     def problems(self, scenario: "Scenario") -> Problems:
         """Find a cluster that keeps nothing on its disks."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
+from ..actors.cluster import QUORUMS, controller_names
 from ..model.disk import DiskModel
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError, UnknownNameError
@@ -22,7 +23,7 @@ from ..strategies.assignment import ASSIGNORS
 from ..strategies.network import NetworkModel, constant, lognormal, uniform
 from ..strategies.partitioning import PARTITIONERS
 from ..strategies.workload import FixedSize, KeyModel, Load, NoKeys, ServiceTime, SizeModel
-from .actions import Action, AddBroker, AddConsumers, AddPartitions, Problems
+from .actions import ACTIVE_CONTROLLER, Action, AddBroker, AddConsumers, AddPartitions, Problems
 from .files import check
 
 StartPosition: TypeAlias = Literal["earliest", "latest", "unconsumed"]
@@ -104,6 +105,9 @@ class ClusterPlan:
         factory=dict, converter=check.as_settings, validator=check.CLUSTER
     )
     """Fields of `ClusterSettings`."""
+    controllers: int = attrs.field(default=1, validator=check.number_in(QUORUMS))
+    """The number of controllers: 1, named `controller`, or 3 or 5, named `controller-0` and so on.
+    They agree by Raft: more than half of them have to run."""
 
     def storage_on(self, engine: Engine) -> Storage:
         """Where brokers keep records on an engine."""
@@ -394,7 +398,15 @@ class Scenario:
         """The nodes that keep something on a disk, or those that exist before a time."""
         if self.storage == "memory":
             return []
-        return ["controller", *self.broker_nodes(before_us)]
+        return [*self.controller_nodes(), *self.broker_nodes(before_us)]
+
+    def controller_nodes(self) -> list[str]:
+        """The controllers."""
+        return list(controller_names(self.cluster.controllers))
+
+    def controller_targets(self) -> list[str]:
+        """The controllers, and the name that stands for the active one at the time of an action."""
+        return [*self.controller_nodes(), ACTIVE_CONTROLLER]
 
     def _earlier(self, before_us: int | None) -> Iterator[Action]:
         return (a for a in self.timeline if before_us is None or a.at_us < before_us)
@@ -402,11 +414,13 @@ class Scenario:
     def matching(self, pattern: str, before_us: int | None = None) -> list[str]:
         """The nodes whose names match a pattern, of all or of those that exist before a time.
 
-        The controller, which only some actions can target, has to be named in full.
+        A pattern that begins with "controller" is for controllers; another one matches none.
         """
         nodes = self.nodes(before_us)
-        if pattern == "controller" and self.storage == "disk":
-            nodes = ["controller"]
+        if pattern.startswith("controller"):
+            nodes = [*nodes, *self.controller_nodes()]
+            if pattern == ACTIVE_CONTROLLER:
+                return [pattern]
         return [name for name in nodes if name == pattern or fnmatchcase(name, pattern)]
 
     def problems(self) -> Problems:
@@ -453,7 +467,7 @@ class Scenario:
             "producers": [(plan.name, plan.names()) for plan in self.producers],
             "groups": [(plan.name, self.consumers_of(plan)) for plan in self.groups],
         }
-        taken = dict.fromkeys(["controller", *self.broker_nodes()], "node")
+        taken = dict.fromkeys([*self.controller_nodes(), *self.broker_nodes()], "node")
         for topic in self.topics:
             own = numbered(topic.name, range(self.most_partitions(topic.name)))
             taken |= dict.fromkeys(own, "partition")

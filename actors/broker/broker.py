@@ -150,24 +150,27 @@ class Broker(Actor):
         if term < self.term:
             return False
         self.term = term
+        if self.sender in self.finder.controllers:
+            self.finder.found(self.sender)
         return True
 
     @receives(BrokerAlive)
     def on_alive(self, alive: BrokerAlive) -> None:
         if alive.life != self.life or not self.obeys(alive.term):
             return
-        self.finder.found(self.sender)
         self.epoch = alive.epoch
         lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
         self.lease_end_us = max(self.lease_end_us, lease_end_us)
-        if not self.has_lease and self.lease_end_us > self.now:
-            self.has_lease = True
-            self.on_lease_check(LeaseCheck())
+        if not self.has_lease:
+            if self.lease_end_us > self.now:
+                self.has_lease = True
+                self.on_lease_check(LeaseCheck())
+            else:
+                self.on_beat(BrokerHeartbeatDue())  # the answer took long
 
     @receives(BrokerUnknown)
     def on_unknown(self, unknown: BrokerUnknown) -> None:
         if unknown.epoch == self.epoch and self.obeys(unknown.term):
-            self.finder.found(self.sender)
             self.epoch = -1
             self.on_beat(BrokerHeartbeatDue())
 
@@ -282,7 +285,7 @@ class Broker(Actor):
 
     @receives(HostCoordinator)
     def on_coordinate(self, coordinate: HostCoordinator) -> None:
-        if not self.obeys(coordinate.term):
+        if not self.has_lease or not self.obeys(coordinate.term):
             return
         known = self.coordinators.get(coordinate.group)
         if known is None or known.epoch < coordinate.epoch:

@@ -1,9 +1,10 @@
 """A controller: decides which brokers have a partition, and which one leads it.
 
-What it decides about brokers and partitions are the rules of model/consensus/replication_control.py;
-`PartitionDirector` carries them out. It also places the coordinator of each group on the broker that
-has the fewest. The network may lose its orders to brokers, so it repeats each one until it is
-answered; an order can be carried out twice without harm.
+What it decides about brokers and partitions follows the rules of
+model/consensus/replication_control.py; `PartitionDirector` carries them out. It also places the
+coordinator of each group on the broker that has the fewest. The network may lose its orders to
+brokers, so it repeats each one until it is answered; an order can be carried out twice without
+harm.
 
 One controller of a cluster is active, and the others stand by; `MetadataLog` tells them apart. All
 that has to outlive the active one is an entry of the log (`MetadataImage`). The rest, such as the
@@ -27,11 +28,13 @@ from ...model.messages.cluster import (
     BrokerAlive,
     BrokerHeartbeat,
     BrokerUnknown,
+    ControllerView,
     CoordinatorHosted,
     CreateGroup,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DescribeController,
     GetMetadata,
     GroupConfig,
     HostCoordinator,
@@ -218,13 +221,13 @@ class Controller(Actor):
 
     # The metadata log
 
-    @receives(raft.RequestVote)
-    @receives(raft.RequestVoteAnswer)
-    @receives(raft.AppendEntries)
-    @receives(raft.AppendEntriesAnswer)
-    @receives(raft.InstallSnapshot)
-    @receives(raft.InstallSnapshotAnswer)
-    @receives(raft.TimeoutNow)
+    @receives(raft.RequestVote)  # type: ignore[arg-type]
+    @receives(raft.RequestVoteAnswer)  # type: ignore[arg-type]
+    @receives(raft.AppendEntries)  # type: ignore[arg-type]
+    @receives(raft.AppendEntriesAnswer)  # type: ignore[arg-type]
+    @receives(raft.InstallSnapshot)  # type: ignore[arg-type]
+    @receives(raft.InstallSnapshotAnswer)  # type: ignore[arg-type]
+    @receives(raft.TimeoutNow)  # type: ignore[arg-type]
     @receives(raft.Observe)
     def on_raft_message(self, message: raft.RaftMessage) -> None:
         self.log.receive(message)
@@ -363,6 +366,15 @@ class Controller(Actor):
                 if placement.ref is not None:
                     self.log.promise(placement.ref, self.metadata())
 
+    @receives(DescribeController)
+    def on_describe(self, describe: DescribeController) -> None:
+        log = self.log.raft
+        assert log is not None
+        view = ControllerView(
+            self.ref.name, log.state.value, self.log.is_active, log.term, log.log.last_index
+        )
+        self.reply(view)
+
     # Producers
 
     @receives(InitProducer)
@@ -412,8 +424,9 @@ class Controller(Actor):
                 self.record(kinds.PARTITIONS_ADDED, topic=add.name, count=add.partitions)
 
     def refuse(self, reason: str) -> None:
-        """Refuse a request, if this is still the active controller, which can know."""
-        self.log.confirm(self.sender, RequestRefused(reason))
+        """Refuse a request, if what the refusal is based on holds."""
+        tell = self.log.confirm if self.log.is_committed else self.log.promise
+        tell(self.sender, RequestRefused(reason))
 
     def place_partitions(self, topic: Topic, numbers: range, request: int) -> bool:
         """Create partitions, and answer when all have leaders; return False if refused."""
@@ -705,14 +718,16 @@ class Controller(Actor):
     def on_broker_heartbeat(self, beat: BrokerHeartbeat) -> None:
         known = self.image.replication.brokers.get(beat.broker)
         if known is None or known.epoch != beat.epoch:
-            self.reply(BrokerUnknown(beat.epoch, self.log.term))
+            self.log.confirm(self.sender, BrokerUnknown(beat.epoch, self.log.term))
             return
         if known.fenced and not known.stopping:
             self.director.heard(beat.broker)
             self.place_coordinators()
             self.publish_metadata()
+        # A controller that is active no more must not renew leases: others take over when the
+        # active one has not heard from the broker for as long.
         self.director.heard_us[beat.broker] = self.now
-        self.log.promise(self.sender, self.alive(beat.broker, beat.sent_us))
+        self.log.confirm(self.sender, self.alive(beat.broker, beat.sent_us))
         if beat.wants_shutdown:
             self.drain(beat.broker)
 

@@ -230,7 +230,7 @@ class Coordinator(Actor):
     @receives(NotController)
     def on_not_controller(self, refused: NotController) -> None:
         if self.finder.refused(self.sender, refused.active):
-            self.send(self.finder.current, GetMetadata())
+            self.send(self.finder.to_ask(), GetMetadata())
             self.repeat_appends()
 
     @receives(GroupLogAppended)

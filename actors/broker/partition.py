@@ -548,7 +548,7 @@ class Partition(Actor):
                 log.start_offset,
                 log.end_offset,
                 log.high_watermark,
-            )  # fmt: skip
+            )
         )
 
     # Producing

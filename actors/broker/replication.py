@@ -140,7 +140,7 @@ class Replication:
         return self.set.is_alone and self.advance()
 
     def answered_early(self, batch: Batch) -> None:
-        """Note that a producer with acks = 1 has its answer, if followers may not have the batch."""
+        """Note a batch that was answered (acks = 1), if followers may not have it."""
         if batch.base_offset + batch.count > self._log.high_watermark:
             self._led.answered.append(batch)
 
@@ -313,7 +313,7 @@ class Replication:
                 self._epoch,
                 proposal.partition_epoch,
                 proposal.in_sync,
-            )  # fmt: skip
+            )
         )
         self._effects.after(REPEAT_US, InSyncCheck(), background=True)
 

@@ -126,8 +126,8 @@ KEY_COUNTED: Final = _kind(
 
 CONTROLLER_CHANGED: Final = _kind(
     "controller_changed", _C.CLUSTER,
-    "A controller became the active one; the epoch is its term. Not of the first time that the only "
-    "controller of a cluster starts.",
+    "A controller became the active one; the epoch is its term. Not recorded of the first start of "
+    "the only controller.",
 )  # fmt: skip
 BROKER_REGISTERED: Final = _kind(
     "broker_registered", _C.CLUSTER, "The controller registered a broker, the peer."

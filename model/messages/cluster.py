@@ -80,6 +80,27 @@ class NotController:
     """The active controller; `None` if it is not known."""
 
 
+@attrs.frozen
+class DescribeController:
+    """Asks a controller, active or not, for its `ControllerView`."""
+
+
+@attrs.frozen
+class ControllerView:
+    """A controller as `describe` shows it."""
+
+    name: str
+    """Name of the controller."""
+    state: str
+    """Its state in Raft, such as Leader or Follower; that of its node if that is not up."""
+    is_active: bool = False
+    """Whether it is the active controller, as far as it knows."""
+    term: int = 0
+    """The term that it is in."""
+    last_index: int = 0
+    """Number of entries that its log has had so far."""
+
+
 # Administration: users ask the controller. A request that is repeated is carried out once.
 
 

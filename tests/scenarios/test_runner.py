@@ -139,9 +139,9 @@ def lag(*timeline: Any) -> list[int]:
 
 
 def test_a_slowed_consumer_falls_behind_and_catches_up_afterwards() -> None:
-    usual, slowed = lag(), lag(wt.actions.Slow(3, "billing-*", factor=60, for_=3))
+    usual, slowed = lag(), lag(wt.actions.Slow(3, "billing-*", factor=50, for_=3))
     assert max(usual) < 100
-    # The last poll batch at the slow pace takes until 9.6 s.
+    # The last poll batch at the slow pace takes some seconds more.
     assert max(slowed[3:6]) > 200 > slowed[-1]
 
 
@@ -652,3 +652,21 @@ def test_a_run_says_where_its_records_were() -> None:
     ended = run(quick(duration=1))
     assert ended.to_dict()["scenario"]["cluster"]["storage"] == "disk"
     assert ended.info.scenario["cluster"]["storage"] == "disk"
+
+
+@pytest.mark.parametrize("action", [wt.actions.Crash, wt.actions.Pause, wt.actions.PowerLoss])
+def test_the_controller_that_is_active_at_the_time_can_be_a_target(action: Any) -> None:
+    cluster = wt.ClusterPlan(brokers=2, controllers=3)
+    found = events(action(3, "controller:active", for_=5), cluster=cluster)
+    first, second = only(found, "controller_changed")
+    down = next(e for e in found if e.kind in ("node_crashed", "node_paused", "power_lost"))
+    back = next(e for e in found if e.kind in ("node_restarted", "node_resumed"))
+    assert first.node == down.node == back.node != second.node
+    assert not only(found, "broker_lost")
+
+
+def test_without_an_active_controller_an_action_on_it_is_skipped() -> None:
+    crash = wt.actions.Crash(3, "controller:active")
+    twice = [crash, attrs.evolve(crash, at=3.5)]
+    runner, _ = look(quick(cluster=wt.ClusterPlan(controllers=3), timeline=twice))
+    assert runner.skipped == ["3.5 s: crash: no controller is active"]

@@ -99,7 +99,9 @@ def show_cluster(session: ShellSession) -> str:
         metadata = session.cluster.metadata()
         led = sorted(set(metadata.leaders) - set(leaderless))
         views = tuple(session.cluster.inspect(partition) for partition in led)
-        lines.append(str(ClusterView(metadata.brokers, metadata.topics, views, (), {})))
+        quorum = session.cluster.quorum()
+        view = ClusterView(metadata.brokers, metadata.topics, views, (), {}, quorum)
+        lines.append(str(view))
     else:
         for group in session.cluster.groups:
             session.require_coordinator(group)

@@ -42,6 +42,8 @@ OPAQUE = {
     "SendMany.values": "the user's",
     "SendMany.keys": "the user's",
     "KeysView.hot": "the user's keys",
+    "RaftEntry.payload": "a change of the metadata: plain data",
+    "InstallSnapshot.parts": "changes of the metadata: plain data",
     "Leader.ref": "an address",
     "Metadata.coordinators": "addresses",
     "Lead.controllers": "addresses",
