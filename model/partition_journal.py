@@ -153,7 +153,7 @@ class JournaledState:
         for known in (
             self._cursors, self._terms, self._acquired, self._leases, self._reservations
         ):  # fmt: skip
-            known.clear()  # type: ignore[attr-defined]
+            known.clear()
 
     def _apply_unreserve(self, group: str) -> None:
         self._reservations.pop(group, None)

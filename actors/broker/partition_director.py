@@ -7,7 +7,7 @@ broker was last heard, which leaders have not begun yet, and who waits for that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -161,7 +161,8 @@ class PartitionDirector:
             before, after = change.before, change.after
             if before is None:
                 continue
-            where = {"topic": change.partition.topic, "partition": change.partition.partition}
+            topic, number = change.partition
+            where: dict[str, Any] = {"topic": topic, "partition": number}
             if before.isr != after.isr or len(before.replicas) != len(after.replicas):
                 self._effects.record(
                     kinds.IN_SYNC_CHANGED, **where, count=len(after.isr),

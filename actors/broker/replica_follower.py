@@ -9,7 +9,7 @@ watermark: what is above it here may be committed all the same.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -330,6 +330,6 @@ class ReplicaFollower:
             self._fetched = None
             self._fetch()
 
-    def _record(self, kind: str, **fields: int | str | None) -> None:
+    def _record(self, kind: str, **fields: Any) -> None:
         topic, number = self._partition
         self._effects.record(kind, topic=topic, partition=number, **fields)
