@@ -74,10 +74,14 @@ def begin_epoch(
 
     What the only replica has lost, it has recorded itself.
     """
-    if audit.visible_to < 0:
+    if audit.epochs:
+        # The high watermark of a leader is the end of what it has recorded as appended.
+        audit.visible_to = max(audit.visible_to, audit.epochs[-1].log.high_watermark)
+    elif audit.visible_to < 0:
         audit.visible_to = log.end_offset
     if not alone:
-        judge(audit, effects, partition, epoch, log)
+        for former in audit.epochs:
+            judge(former, effects, partition, log)
         if audit.visible_to > log.end_offset:
             _record_unseen(audit, effects, partition, log, unclean=unclean)
     audit.visible_to = min(audit.visible_to, log.end_offset)
@@ -87,17 +91,22 @@ def begin_epoch(
     return led
 
 
-def judge(
-    audit: PartitionAudit, effects: Effects, partition: TopicPartition, epoch: int, log: MemoryLog
+def judge_own(
+    audit: PartitionAudit, effects: Effects, partition: TopicPartition, log: MemoryLog
 ) -> None:
-    """Record the batches that were answered in epochs before this one and are not in the log."""
-    for led in audit.epochs:
-        while led.epoch < epoch and led.answered:
-            batch = led.answered.popleft()
-            if not _has(log, batch):
-                _record(
-                    effects, kinds.TAIL_LOST, partition, batch, "acknowledged by its leader alone"
-                )
+    """Record what a former leader has answered and had to cut off, as another one leads now."""
+    for former in audit.epochs:
+        if former.log is log:
+            judge(former, effects, partition, log)
+
+
+def judge(former: LedEpoch, effects: Effects, partition: TopicPartition, log: MemoryLog) -> None:
+    """Record the batches that a former leader has answered and that are not in a log."""
+    while former.answered:
+        batch = former.answered.popleft()
+        if not _has(log, batch):
+            reason = "acknowledged by its leader alone"
+            _record(effects, kinds.TAIL_LOST, partition, batch, reason)
 
 
 def _has(log: MemoryLog, batch: Batch) -> bool:

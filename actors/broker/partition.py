@@ -616,7 +616,6 @@ class Partition(Actor):
             self.loader.added(batch)
         if replication is None:
             log.high_watermark = log.end_offset
-            self.audit.visible_to = log.end_offset
             self.record_appended(batch)
         if acks:
             stored = (request, batch.base_offset, batch.append_time_us)

@@ -208,12 +208,16 @@ class Replication:
     def advance(self) -> bool:
         """Move the high watermark; return whether it has moved."""
         log, changes = self._log, self._changes
-        confirmed = self.set.confirmed_changes(changes.count, changes.confirmed)
-        if confirmed > changes.confirmed:
-            changes.confirm(confirmed)
-            changes.forget_before(min(each.changes for each in self.set.followers.values()))
-        reached = self.set.high_watermark(log.end_offset, log.high_watermark)
-        if reached <= log.high_watermark:
+        if changes.confirmed < changes.count:
+            confirmed = self.set.confirmed_changes(changes.count, changes.confirmed)
+            if confirmed > changes.confirmed:
+                changes.confirm(confirmed)
+                changes.forget_before(min(each.changes for each in self.set.followers.values()))
+        known, end = log.high_watermark, log.end_offset
+        if known == end:
+            return False
+        reached = self.set.high_watermark(end, known)
+        if reached <= known:
             return False
         log.high_watermark = reached
         uncommitted, audit = self._uncommitted, self._audit
