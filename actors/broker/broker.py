@@ -108,6 +108,10 @@ class Broker(Actor):
         self.coordinators: dict[str, CoordinatorHosted] = {}
         """The coordinators that it hosts, by group."""
         self.has_lease = False
+        self.lost_leases = 0
+        """Counts the leases that have ended."""
+        self.told_us: int | None = None
+        """When the controllers were first told of the last one; `None` if they know of it."""
         self.lease_end_us = 0
         """When the lease ends, on this node's clock."""
         self.searching = False
@@ -130,7 +134,9 @@ class Broker(Actor):
         if self.epoch < 0:
             self.send(controller, Register(name, self.life, self.rack, self.now))
         else:
-            self.send(controller, BrokerHeartbeat(name, self.epoch, self.now, self.stopping))
+            lost = 0 if self.told_us is None else self.lost_leases
+            beating = BrokerHeartbeat(name, self.epoch, self.now, self.stopping, lost)
+            self.send(controller, beating)
 
     @receives(NotController)
     def on_not_controller(self, refused: NotController) -> None:
@@ -161,6 +167,8 @@ class Broker(Actor):
         self.epoch = alive.epoch
         lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
         self.lease_end_us = max(self.lease_end_us, lease_end_us)
+        if self.told_us is not None and alive.sent_us >= self.told_us:
+            self.told_us = None
         if not self.has_lease:
             if self.lease_end_us > self.now:
                 self.has_lease = True
@@ -185,6 +193,8 @@ class Broker(Actor):
     def end_lease(self) -> None:
         """Give up what others may have by now."""
         self.has_lease = False
+        self.lost_leases += 1
+        self.told_us = self.now
         only = [
             partition
             for partition, replica in self.replicas.items()
@@ -289,6 +299,8 @@ class Broker(Actor):
             return
         known = self.coordinators.get(coordinate.group)
         if known is None or known.epoch < coordinate.epoch:
+            if known is not None:
+                self.send(known.ref, Retire())
             epoch = f"@{coordinate.epoch}" if coordinate.epoch else ""
             ref = self.spawn(
                 Coordinator,

@@ -720,6 +720,10 @@ class Controller(Actor):
         if known is None or known.epoch != beat.epoch:
             self.log.confirm(self.sender, BrokerUnknown(beat.epoch, self.log.term))
             return
+        if beat.lost_lease > self.director.lost_leases.get(beat.broker, 0):
+            self.director.lost_leases[beat.broker] = beat.lost_lease
+            self.lose_broker(beat.broker, "its lease had ended")
+            known = self.image.replication.brokers[beat.broker]
         if known.fenced and not known.stopping:
             self.director.heard(beat.broker)
             self.place_coordinators()
@@ -770,16 +774,20 @@ class Controller(Actor):
     @when_active
     def on_review(self, review: BrokerLivenessCheck) -> None:
         for name in self.director.silent():
-            reason = "silent for the broker session timeout"
-            self.record(kinds.BROKER_LOST, peer=name, reason=reason)
-            self.director.fence(name, reason)
-            for group, placement in self.image.coordinators.items():
-                if placement.broker == name:
-                    self.place_coordinator(group)
-            self.publish_metadata()
+            self.lose_broker(name, "silent for the broker session timeout")
         for partition in list(self.unreserved):
             self.order_reserve(partition)
         self.repeat_orders()
+
+    def lose_broker(self, name: str, reason: str) -> None:
+        """Give a broker up for now; others take over its partitions and coordinators."""
+        if not self.image.replication.brokers[name].fenced:
+            self.record(kinds.BROKER_LOST, peer=name, reason=reason)
+            self.director.fence(name, reason)
+        for group, placement in self.image.coordinators.items():
+            if placement.broker == name:
+                self.place_coordinator(group)
+        self.publish_metadata()
 
     def repeat_orders(self) -> None:
         """Repeat the orders that were not answered."""
@@ -792,5 +800,5 @@ class Controller(Actor):
     def place_coordinators(self) -> None:
         """Place the coordinators that have had no broker so far."""
         for group, placement in self.image.coordinators.items():
-            if placement.broker is None and group not in self.image.restored_groups:
+            if placement.broker is None:
                 self.place_coordinator(group)

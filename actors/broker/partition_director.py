@@ -95,6 +95,8 @@ class PartitionDirector:
         )  # fmt: skip
         self.heard_us: dict[str, int] = {}
         """When the last heartbeat of each broker arrived."""
+        self.lost_leases: dict[str, int] = {}
+        """The last lease of each broker that is known to have ended."""
         self.beginning: dict[TopicPartition, None] = {}
         """Partitions whose leaders have not begun yet: clients do not know them."""
         self._new: dict[str, None] = {}
@@ -104,6 +106,7 @@ class PartitionDirector:
         """Begin as the active controller: count all brokers as heard, and tell them everything."""
         control = self._image().replication
         self.heard_us = dict.fromkeys(control.brokers, self._effects.now)
+        self.lost_leases.clear()
         self.beginning.clear()
         self.orders.clear()
         for name, broker in control.brokers.items():
@@ -282,6 +285,7 @@ class PartitionDirector:
         self.heard_us[name] = self._effects.now
         if known is not None and known.life == life:
             return False
+        self.lost_leases.pop(name, None)
         epoch = control.broker_epoch + 1
         # What the earlier process had stored may be incomplete, however it has ended: whether a
         # disk has lost something is known only when it is read (KIP-966).

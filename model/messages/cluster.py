@@ -233,8 +233,11 @@ class BrokerHeartbeat:
     """Epoch of the broker."""
     sent_us: int
     """Time of sending, on the broker's clock."""
-    wants_shutdown: bool = False
+    wants_shutdown: bool
     """Whether the broker wants to stop, once others lead what they can."""
+    lost_lease: int
+    """Counts the leases that have ended; 0 if the controllers know of the last one. With its lease
+    a broker gives up its coordinators, and replicas in memory that are the only ones."""
 
 
 @attrs.frozen
