@@ -38,7 +38,6 @@ from ...model.messages.replication import (
     ReplicaOrder,
     ReplicaOrders,
     ReplicaOrdersDone,
-    replica_name,
 )
 from ..controller_finder import ControllerFinder
 from ..engine.actor import Actor, Ended, receives
@@ -263,9 +262,8 @@ class Broker(Actor):
         if partition in self.ending:
             self.waiting[partition] = order
             return
-        name = replica_name(partition, self.ref.name, self.life)
         ref = self.spawn(
-            Partition, name, order, self.ref, self.epoch, self.settings, self.finder.controllers,
+            Partition, order.address, order, self.ref, self.epoch, self.settings, self.finder.controllers,
             self.audit,
         )  # fmt: skip
         self.replicas[partition] = Replica(ref, order)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wavetank")
 
 REPLICATION: Final = frozenset((
-    "epochs", "broker", "fence", "unfence", "stopping", "unregister", "partition"
+    "epochs", "deletions", "broker", "fence", "unfence", "stopping", "unregister", "partition"
 ))  # fmt: skip
 """Kinds of entries that `ReplicationControl` applies."""
 REQUESTS: Final = 10_000

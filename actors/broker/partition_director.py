@@ -211,25 +211,24 @@ class PartitionDirector:
         reservations = self._reservations(partition.topic) if broker == known.leader else ()
         return ReplicaOrder(
             partition, image.replication.topics[partition.topic], replica_state(known),
-            self._leader_address(partition, known), image.log_starts.get(partition, 0),
-            image.reserved.get(partition, RESERVE), reservations,
+            self.address(partition, broker),
+            None if known.leader is None else self.address(partition, known.leader),
+            image.log_starts.get(partition, 0), image.reserved.get(partition, RESERVE),
+            reservations,
         )  # fmt: skip
 
-    def _leader_address(
-        self, partition: TopicPartition, known: PartitionRegistration
-    ) -> str | None:
-        leader = known.leader
-        if leader is None:
-            return None
-        broker = self._image().replication.brokers[leader]
-        return replica_name(partition, leader, broker.life)
+    def address(self, partition: TopicPartition, broker: str) -> str:
+        """Return the name of the actor that is the replica of a broker."""
+        control = self._image().replication
+        deletions = control.deletions.get(partition.topic, 0)
+        return replica_name(partition, broker, control.brokers[broker].life, deletions)
 
     def leader(self, partition: TopicPartition) -> Leader:
         """Describe the leader of a partition to clients."""
         known = self._image().replication.partitions[partition]
-        address = self._leader_address(partition, known)
-        has_begun = address is not None and partition not in self.beginning
-        ref = self._effects.find(address) if has_begun and address is not None else None
+        ref = None
+        if known.leader is not None and partition not in self.beginning:
+            ref = self._effects.find(self.address(partition, known.leader))
         return Leader(ref, known.leader, known.leader_epoch)
 
     def on_orders_done(self, done: ReplicaOrdersDone) -> None:

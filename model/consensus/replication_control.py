@@ -8,6 +8,7 @@ operation is repeated by whoever finds it half done.
 | entry | meaning |
 |---|---|
 | epochs, broker epoch, first epoch | the last broker epoch, and what new partitions begin with |
+| deletions, name, count | so many topics of this name were deleted |
 | broker, name, life, epoch, rack | a process of a broker has registered; it is fenced |
 | fence, name | a broker is fenced |
 | unfence, name | it is no longer fenced |
@@ -73,6 +74,8 @@ class ReplicationControl:
     """All partitions."""
     index: PartitionIndex = attrs.Factory(PartitionIndex)
     """Finds the partitions of a broker."""
+    deletions: dict[str, int] = attrs.Factory(dict)
+    """How often a topic of a name was deleted."""
     broker_epoch: int = 0
     """The last broker epoch that was given."""
     first_epoch: int = 0
@@ -91,12 +94,17 @@ class ReplicationControl:
 
     def apply_topic_deleted(self, name: str) -> None:
         """Forget a topic with its partitions."""
+        self.deletions[name] = self.deletions.get(name, 0) + 1
         for partition in partitions_of(name, self.topics.pop(name).partitions):
             gone = self.partitions.pop(partition, None)
             if gone is not None:
                 self.index.update(partition, gone, None)
                 # Each change of the leader is a change of the partition: its epoch is the higher.
                 self.first_epoch = max(self.first_epoch, gone.partition_epoch + 1)
+
+    def apply_deletions(self, name: str, count: int) -> None:
+        """Know how often a topic of a name was deleted."""
+        self.deletions[name] = count
 
     def apply_epochs(self, broker_epoch: int, first_epoch: int) -> None:
         """Go on after these epochs."""
@@ -132,6 +140,8 @@ class ReplicationControl:
     def entries(self) -> Iterator[Entry]:
         """Describe everything but the topics, which have to be applied first."""
         yield ("epochs", self.broker_epoch, self.first_epoch)
+        for name, count in self.deletions.items():
+            yield ("deletions", name, count)
         for broker in self.brokers.values():
             yield ("broker", broker.name, broker.life, broker.epoch, broker.rack)
             if not broker.fenced:
