@@ -263,8 +263,8 @@ class Broker(Actor):
             self.waiting[partition] = order
             return
         ref = self.spawn(
-            Partition, order.address, order, self.ref, self.epoch, self.settings, self.finder.controllers,
-            self.audit,
+            Partition, order.address, order, self.ref, self.epoch, self.settings,
+            self.finder.controllers, self.audit,
         )  # fmt: skip
         self.replicas[partition] = Replica(ref, order)
 

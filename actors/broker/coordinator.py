@@ -301,8 +301,8 @@ class Coordinator(Actor):
             self.repeat_appends()
         before, self.metadata = self.metadata, metadata
         for partition, offset in list(self.offsets.items()):
-            leader = metadata.leaders.get(partition)
-            if leader is None:
+            leader, topic = metadata.leaders.get(partition), partition.topic
+            if leader is None or _topic_id(before, topic) != _topic_id(metadata, topic):
                 del self.offsets[partition]  # its topic was deleted
             elif leader != before.leaders.get(partition):
                 # A new leader may have lost the log, and with it the committed offset.
@@ -310,7 +310,8 @@ class Coordinator(Actor):
         changed = [
             topic
             for topic in self.group.topics()
-            if before.partitions(topic) != self.metadata.partitions(topic)
+            if before.partitions(topic) != metadata.partitions(topic)
+            or _topic_id(before, topic) != _topic_id(metadata, topic)
         ]
         if changed:
             self.perform(self.group.change_partitions(changed, self.now))
@@ -401,3 +402,8 @@ class Coordinator(Actor):
             epoch=self.group.generation,
             **fields,
         )
+
+
+def _topic_id(metadata: Metadata, topic: str) -> int:
+    """The id of a topic, which tells it from one of the same name; 0 if there is none."""
+    return metadata.topics[topic].id if topic in metadata.topics else 0

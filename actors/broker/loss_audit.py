@@ -44,6 +44,10 @@ class PartitionAudit:
     epochs: list[LedEpoch] = attrs.Factory(list)
     """The last epoch, and earlier ones with batches to be judged."""
 
+    def clear(self) -> None:
+        """Forget everything: the topic was deleted."""
+        self.visible_to, self.epochs = -1, []
+
 
 class LossAudit:
     """All partitions of a cluster."""
@@ -54,10 +58,6 @@ class LossAudit:
     def of(self, partition: TopicPartition) -> PartitionAudit:
         """The audit of a partition."""
         return self._partitions.setdefault(partition, PartitionAudit())
-
-    def forget(self, partition: TopicPartition) -> None:
-        """Forget a partition of a topic that was deleted."""
-        self._partitions.pop(partition, None)
 
 
 def begin_epoch(

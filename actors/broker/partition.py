@@ -1096,6 +1096,7 @@ class Partition(Actor):
             self.killed()
             self.stop()
         elif drop.deleted and not self.resigned:
+            self.audit.clear()
             self.log_cleaner.drop_all_payloads(self.remove)
         else:
             self.remove()
@@ -1106,6 +1107,7 @@ class Partition(Actor):
         """Remove the files, and end."""
         if self.storage is not None:
             self.storage.remove()
+        self.is_ready = False  # nothing is to be written any more
         self.stop()
 
     def killed(self) -> None:
