@@ -12,6 +12,7 @@ a cursor are stored as calls of its methods, because a cursor does the same with
 | cursor, name, fields | a group's cursor |
 | change, name, method, arguments | a change of a cursor |
 | commit, group, offset, epoch | a group's committed offset, as its coordinator said |
+| claim, group, member, generation | the owner of the partition in a group that commits |
 | terms, name, fields | the settings of a group that acknowledges |
 | acquired, name, member, request, ranges | the last answer to a member; without ranges: none |
 | forget, name | a group is gone |
@@ -126,6 +127,9 @@ class JournaledState:
         cursor = self._cursors.setdefault(group, Cursor())
         cursor.commit(offset)
         cursor.coordinator_epoch = epoch
+
+    def _apply_claim(self, group: str, member: str, generation: int) -> None:
+        self._cursors.setdefault(group, Cursor()).claim(member, generation)
 
     def _apply_terms(self, name: str, fields: dict[str, Any]) -> None:
         self._terms[name] = SubscriptionConfig(**fields)

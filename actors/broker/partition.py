@@ -824,6 +824,7 @@ class Partition(Actor):
         if not cursor.claim(claim.member, claim.generation):
             self.reply(Fenced(claim.request, cursor.generation))
             return
+        self.note(("claim", claim.group, claim.member, claim.generation))
         self.record_here(
             kinds.CLAIMED, group=claim.group, member=claim.member, consumer=self.sender.name,
             epoch=claim.generation,

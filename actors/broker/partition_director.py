@@ -61,9 +61,13 @@ class PartitionChange:
     """A change of a partition."""
 
     partition: TopicPartition
+    """The partition."""
     before: PartitionRegistration | None
+    """What it was before; `None` if it is new."""
     after: PartitionRegistration
+    """What it is now."""
     reason: str
+    """Why it was changed."""
 
 
 class PartitionDirector:
