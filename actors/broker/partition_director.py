@@ -325,6 +325,8 @@ class PartitionDirector:
         """Fence a broker: others lead its partitions, if they may."""
         self.change(self._image().replication.fence(name), reason)
         self._replace_lost(name, reason)
+        if self._in_memory:
+            self._new[name] = None  # what others have taken over is to be evened out again
 
     def _replace_lost(self, name: str, reason: str) -> None:
         """Begin logs anew whose only replica, in memory, was lost with its broker."""

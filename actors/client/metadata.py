@@ -61,8 +61,10 @@ class MetadataCache:
         """Runs while an answer is waited for."""
         self._attempts = 0
         self._watched: dict[Ref, None] = {}
-        self._dead: dict[Ref, None] = {}
-        """Addresses that have ended, though the controller may not know it yet."""
+        self._dead: dict[Ref, int] = {}
+        """Addresses that have ended, each with the version of the metadata at that time. The
+        controller may not know it yet; a later version that names the address again is believed,
+        as there may be another actor now."""
 
     def start(self) -> None:
         """Ask for the metadata now, and again whenever it has reached its maximum age."""
@@ -121,7 +123,7 @@ class MetadataCache:
         ref = self.leaders.get(partition)
         if ref is None:
             leader = self.current.leaders.get(partition)
-            if leader is not None and leader.ref is not None and leader.ref not in self._dead:
+            if leader is not None and leader.ref is not None and self._is_usable(leader.ref):
                 ref = self.leaders[partition] = leader.ref
                 self._watch(ref)
         return ref
@@ -129,7 +131,7 @@ class MetadataCache:
     def coordinator(self, group: str) -> Ref | None:
         """The coordinator of a group; `None` if unknown or dead."""
         ref: Ref | None = self.current.coordinators.get(group)
-        if ref is None or ref in self._dead:
+        if ref is None or not self._is_usable(ref):
             return None
         self._watch(ref)
         return ref
@@ -137,8 +139,11 @@ class MetadataCache:
     def mark_dead(self, ref: Ref) -> None:
         """Use an address no more."""
         self._watched.pop(ref, None)
-        self._dead[ref] = None
+        self._dead[ref] = self.current.version
         self.leaders = {tp: leader for tp, leader in self.leaders.items() if leader is not ref}
+
+    def _is_usable(self, ref: Ref) -> bool:
+        return self._dead.get(ref, -1) < self.current.version
 
     def _watch(self, ref: Ref) -> None:
         if ref not in self._watched:
