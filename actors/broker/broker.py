@@ -125,12 +125,14 @@ class Broker(Actor):
     # The controller
 
     @receives(BrokerHeartbeatDue)
-    def on_beat(self, beat: BrokerHeartbeatDue) -> None:
+    def on_beat(self, due: BrokerHeartbeatDue) -> None:
         controller, name = self.finder.to_ask(), self.ref.name
         if self.epoch < 0:
             self.send(controller, Register(name, self.life, self.rack, self.now))
         else:
-            self.send(controller, BrokerHeartbeat(name, self.epoch, self.now, self.stopping))
+            lost_lease = not self.has_lease
+            beat = BrokerHeartbeat(name, self.epoch, self.now, self.stopping, lost_lease)
+            self.send(controller, beat)
 
     @receives(NotController)
     def on_not_controller(self, refused: NotController) -> None:

@@ -707,6 +707,9 @@ class Controller(Actor):
         if known is None or known.epoch != beat.epoch:
             self.reply(BrokerUnknown(beat.epoch, self.log.term))
             return
+        if beat.wants_fence and not known.fenced:
+            self.fence(beat.broker, "its lease has ended")
+            known = self.image.replication.brokers[beat.broker]
         if known.fenced and not known.stopping:
             self.director.heard(beat.broker)
             self.place_coordinators()
@@ -756,15 +759,19 @@ class Controller(Actor):
     def on_review(self, review: BrokerLivenessCheck) -> None:
         for name in self.director.silent():
             reason = "silent for the broker session timeout"
-            self.record(kinds.BROKER_LOST, peer=name, reason=reason)
-            self.director.fence(name, reason)
-            for group, placement in self.image.coordinators.items():
-                if placement.broker == name:
-                    self.place_coordinator(group)
+            self.fence(name, reason)
             self.publish_metadata()
         for partition in list(self.unreserved):
             self.order_reserve(partition)
         self.repeat_orders()
+
+    def fence(self, name: str, reason: str) -> None:
+        """Let other brokers have what a lost one leads and coordinates."""
+        self.record(kinds.BROKER_LOST, peer=name, reason=reason)
+        self.director.fence(name, reason)
+        for group, placement in self.image.coordinators.items():
+            if placement.broker == name:
+                self.place_coordinator(group)
 
     def repeat_orders(self) -> None:
         """Repeat the orders that were not answered."""

@@ -214,6 +214,8 @@ class BrokerHeartbeat:
     """Time of sending, on the broker's clock."""
     wants_shutdown: bool = False
     """Whether the broker wants to stop, once others lead what they can."""
+    wants_fence: bool = False
+    """Whether its lease has ended: others have to coordinate its groups, as if it were fenced."""
 
 
 @attrs.frozen
