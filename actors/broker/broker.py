@@ -110,6 +110,10 @@ class Broker(Actor):
         self.has_lease = False
         self.lease_end_us = 0
         """When the lease ends, on this node's clock."""
+        self.lost_lease = False
+        """Whether a lease has ended and the controllers may not know."""
+        self.fence_requests: set[int] = set()
+        """When heartbeats were sent since then."""
         self.searching = False
         """Whether it is about to ask the next controller."""
         self.stopping = False
@@ -130,8 +134,9 @@ class Broker(Actor):
         if self.epoch < 0:
             self.send(controller, Register(name, self.life, self.rack, self.now))
         else:
-            lost_lease = not self.has_lease
-            beat = BrokerHeartbeat(name, self.epoch, self.now, self.stopping, lost_lease)
+            if self.lost_lease:
+                self.fence_requests.add(self.now)
+            beat = BrokerHeartbeat(name, self.epoch, self.now, self.stopping, self.lost_lease)
             self.send(controller, beat)
 
     @receives(NotController)
@@ -160,6 +165,11 @@ class Broker(Actor):
             return
         self.finder.found(self.sender)
         self.epoch = alive.epoch
+        if self.lost_lease:
+            if alive.sent_us not in self.fence_requests:
+                return  # the controllers may not know yet that the lease has ended
+            self.lost_lease = False
+            self.fence_requests.clear()
         lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
         self.lease_end_us = max(self.lease_end_us, lease_end_us)
         if not self.has_lease and self.lease_end_us > self.now:
@@ -183,7 +193,7 @@ class Broker(Actor):
 
     def end_lease(self) -> None:
         """Give up what others may have by now."""
-        self.has_lease = False
+        self.has_lease, self.lost_lease = False, True
         only = [
             partition
             for partition, replica in self.replicas.items()
