@@ -108,6 +108,7 @@ class PartitionDirector:
         self.orders.clear()
         for name, broker in control.brokers.items():
             self._add_broker(name, broker.epoch)
+        self._restart_lost()
         self.change(control.elect_leaders(), "a new active controller")
 
     def _add_broker(self, name: str, epoch: int) -> None:
@@ -302,11 +303,12 @@ class PartitionDirector:
     def unfence(self, name: str) -> None:
         """Let a broker take part, and give it a part of the replicas if it is new."""
         control = self._image().replication
+        if self._in_memory:
+            # Its memory is empty: it is not elected where it has led before.
+            self.change([("unfence", name)], "the broker is back")
+            self._restart_lost()
         self.change(control.unfence(name), "the broker is back")
         self._replace_lost(name, "the broker is back")
-        if self._in_memory:
-            for partition in sorted(set().union(*control.index.leaderless.values())):
-                self._restart(partition, "all replicas lost, in memory")
         if name in self._new:
             del self._new[name]
             self.change(control.rebalance_replicas(), "a broker joined")
@@ -336,6 +338,18 @@ class PartitionDirector:
         for partition in sorted(control.index.leaderless.get(name, ())):
             if control.partitions[partition].target == (name,):
                 self._restart(partition, reason)
+
+    def _restart_lost(self) -> None:
+        """Begin logs anew, in memory, of which no replica is left that has all records.
+
+        A broker that is fenced may still have them, and is eligible until it registers again.
+        """
+        if self._in_memory:
+            partitions = self._image().replication.partitions
+            leaderless = self._image().replication.index.leaderless
+            for partition in sorted(set().union(*leaderless.values())):
+                if not partitions[partition].elr:
+                    self._restart(partition, "all replicas lost, in memory")
 
     def _restart(self, partition: TopicPartition, reason: str) -> None:
         """Begin a log anew, on brokers that are active, if there are any."""
