@@ -166,6 +166,7 @@ class ReplicatedRun:
             "heartbeat_interval_ms": 100,
             "session_timeout_ms": 1_000,
             "request_timeout_ms": 400,
+            "fetch_max_wait_ms": 200,
         }
         readers = cluster.group("readers", list(self.topics), auto_commit_interval_ms=50, **quick)
         self.join(readers, "reader-0")
