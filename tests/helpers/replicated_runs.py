@@ -24,6 +24,7 @@ from wavetank.actors.broker.broker import Broker
 from wavetank.actors.broker.controller import Controller
 from wavetank.actors.broker.partition import Partition
 from wavetank.model.disk import DiskModel
+from wavetank.model.network import Verdict
 from wavetank.model.messages.client import Claimed, Fetched, FoundOffset
 from wavetank.model.messages.cluster import ShutDown
 from wavetank.model.messages.replication import ReplicaFetched, ReplicaLeads
@@ -36,12 +37,28 @@ HEAL_S = 60
 """Time in which the cluster is whole again once everything is repaired, and has no work left."""
 
 STEPS = (
-    *("send", "send", "send", "send", "wait", "crash", "crash", "power", "power", "restart"),
-    *("restart", "restart", "pause", "resume", "resume", "cut", "cut", "isolate", "disturb"),
-    *("heal", "heal", "slow", "fill", "fail writes", "fail syncs", "heal disk", "heal disk"),
-    *("shut down", "add partitions", "add broker", "crash twice"),
+    *("send", "send", "send", "wait", "crash", "crash", "power", "power", "power", "restart"),
+    *("restart", "restart", "restart", "pause", "resume", "resume", "cut", "cut", "disturb"),
+    *("heal", "heal", "strand", "strand", "strand", "isolate", "fail over", "fail over"),
+    *("slow", "fill", "fail writes", "fail syncs", "heal disk", "heal disk"),
+    *("shut down", "add partitions", "add broker", "crash twice", "crash twice"),
 )
 DISK_FAULTS = ("fill", "fail writes", "fail syncs", "slow")
+
+
+def unreliable(share: float) -> wt.network.NetworkModel:
+    """A network that loses, duplicates and delays a share of all messages."""
+    usual = wt.network.uniform("100us", "1ms")
+
+    def decide(source: str, target: str, message: object, now_us: int, random: Random) -> Any:
+        delay_us = usual(source, target, message, now_us, random)
+        if not share or random.random() >= share:
+            return delay_us
+        late_us = delay_us + random.randint(0, 20_000)
+        fates = [(), (delay_us, late_us), (late_us,)]
+        return Verdict(random.choice(fates), ordered=False)
+
+    return decide
 
 
 class ViolationError(AssertionError):
@@ -134,11 +151,11 @@ class ReplicatedRun:
             }  # fmt: skip
         self.cluster = cluster = wt.Cluster.simulated(
             seed, brokers=count, controllers=self.controllers, storage=self.storage,
-            network=wt.network.uniform("100us", "1ms"), min_insync_replicas=2,
-            broker_heartbeat_interval_ms=200, broker_session_timeout_ms=1_000,
+            network=unreliable(dice.choice([0.0, 0.0, 0.02, 0.1])), min_insync_replicas=2,
+            broker_heartbeat_interval_ms=150, broker_session_timeout_ms=600,
             controller_quorum_election_timeout_ms=200, controller_quorum_fetch_timeout_ms=400,
-            replica_lag_time_max_ms=dice.choice([600, 1_000]),
-            replica_fetch_wait_max_ms=dice.choice([50, 500]),
+            replica_lag_time_max_ms=dice.choice([300, 1_000]),
+            replica_fetch_wait_max_ms=dice.choice([50, 200]),
             replica_fetch_max_bytes=dice.choice([300, 1_000_000]),
             leader_imbalance_check_interval_seconds=dice.choice([1, 300]),
             **options,
@@ -198,9 +215,10 @@ class ReplicatedRun:
     def run(self) -> None:
         """Take all steps, repair everything, and check what must hold."""
         self.send()
-        for _ in range(self.dice.randint(8, 20)):
-            longest_s = self.dice.choice([0.005, 0.05, 0.6, 3])
+        for _ in range(self.dice.randint(15, 30)):
+            longest_s = self.dice.choice([0.005, 0.05, 0.6, 2])
             self.cluster.run(for_=self.dice.uniform(0, longest_s))
+            self.send(most=3)
             self.step(self.dice.choice(STEPS))
             self.check()
         self.repair()
@@ -235,11 +253,13 @@ class ReplicatedRun:
         elif kind in ("cut", "disturb"):
             self.change_link(node, kind)
         elif kind == "isolate":
-            one_way = dice.random() < 0.3
-            for other in [*cluster.brokers, *self.controller_names]:
-                if other != node:
-                    self.faulty_links[node, other] = None
-                    system.network.cut(node, other, one_way=one_way)
+            self.cut_off(node, [*cluster.brokers, *self.controller_names])
+        elif kind == "strand":
+            self.strand()
+        elif kind == "fail over":
+            self.send()
+            cluster.run(for_=dice.uniform(0, 0.003))
+            self.fall(self.any_leader(), dice.choice(["crash", "power"]))
         elif kind == "heal":
             self.heal_links()
         elif kind in DISK_FAULTS:
@@ -327,6 +347,34 @@ class ReplicatedRun:
             broker: Any = system.ref(node).host.actor
             if not (isinstance(broker, Broker) and broker.stopping):
                 self.doomed.pop(node, None)
+
+    def any_leader(self) -> str:
+        """The broker that leads some partition, as the controllers know."""
+        controller = self.active_controller()
+        led = sorted(controller.image.replication.index.led) if controller is not None else []
+        return self.dice.choice(led or self.cluster.brokers)
+
+    def cut_off(self, node: str, others: list[str]) -> None:
+        """Cut the links of a node to others."""
+        one_way = self.dice.random() < 0.3
+        for other in others:
+            if other != node:
+                self.faulty_links[node, other] = None
+                self.cluster.system.network.cut(node, other, one_way=one_way)
+
+    def strand(self) -> None:
+        """Cut a leader off while producers write to it, and let it come back after a while."""
+        cluster, dice = self.cluster, self.dice
+        leader = self.any_leader()
+        self.log[-1] += f" {leader}"
+        self.send()
+        with_controllers = self.controller_names if dice.random() < 0.7 else []
+        self.cut_off(leader, [*cluster.brokers, *with_controllers])
+        self.send()
+        cluster.run(for_=dice.choice([0.01, 0.4, 1.5]))
+        self.send()
+        if dice.random() < 0.7:
+            self.heal_links()
 
     def resume(self) -> None:
         for node in [*self.cluster.brokers, *self.controller_names]:
