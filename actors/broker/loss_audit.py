@@ -74,6 +74,11 @@ def begin_epoch(
 
     What the only replica has lost, it has recorded itself.
     """
+    led = LedEpoch(epoch, log)
+    if audit.epochs and audit.epochs[-1].epoch > epoch:
+        # It was elected long ago and paused since: what it lacks, a later leader has.
+        audit.epochs.insert(0, led)
+        return led
     if audit.visible_to < 0:
         audit.visible_to = log.end_offset
     if not alone:
@@ -81,7 +86,6 @@ def begin_epoch(
         if audit.visible_to > log.end_offset:
             _record_unseen(audit, effects, partition, log, unclean=unclean)
     audit.visible_to = min(audit.visible_to, log.end_offset)
-    led = LedEpoch(epoch, log)
     audit.epochs = [each for each in audit.epochs if each.answered]
     audit.epochs.append(led)
     return led
