@@ -707,10 +707,14 @@ class Controller(Actor):
         if known is None or known.epoch != beat.epoch:
             self.reply(BrokerUnknown(beat.epoch, self.log.term))
             return
+        if known.fenced and known.stopping:
+            # It was allowed to stop, or was lost meanwhile; the message may not have arrived.
+            self.log.promise(self.sender, ShutdownAllowed(known.epoch, self.log.term))
+            return
         if beat.wants_fence and not known.fenced:
             self.fence(beat.broker, "its lease has ended")
             known = self.image.replication.brokers[beat.broker]
-        if known.fenced and not known.stopping:
+        if known.fenced:
             self.director.heard(beat.broker)
             self.place_coordinators()
             self.publish_metadata()
