@@ -283,11 +283,11 @@ class Controller(Actor):
         self.change_all([entry])
 
     def change_all(self, entries: Iterable[Entry]) -> None:
-        """Make changes of the metadata, and put them into the log."""
+        """Make changes of the metadata, and put them into the log: all of them, or none."""
         entries = list(entries)
         for entry in entries:
             self.image.apply(entry)
-        self.log.propose(entries)
+        self.log.propose(entries if len(entries) < 2 else [("all", *entries)])
 
     def activated(self) -> None:
         """Begin as the active controller, with what is not in the log as if it were new."""
@@ -425,8 +425,7 @@ class Controller(Actor):
         except BadValueError as error:
             self.refuse(str(error))
             return False
-        self.change(image.topic_entry(topic, request))
-        self.director.change(entries, "created")
+        self.director.change([image.topic_entry(topic, request), *entries], "created")
         self.publish_metadata()
         self.await_leaders(topic.name)
         return True

@@ -362,8 +362,7 @@ class PartitionDirector:
                 ("log_start", topic, number, start),
                 ("reserved", topic, number, start + RESERVE),
             )
-            self._make(anew)
-            self.change(entries, reason)
+            self.change([*anew, *entries], reason)
 
     # Controlled shutdown
 
