@@ -107,12 +107,12 @@ class Broker(Actor):
         self.coordinators: dict[str, CoordinatorHosted] = {}
         """The coordinators that it hosts, by group."""
         self.has_lease = False
-        self.lost_leases = 0
-        """Counts the leases that have ended."""
-        self.told_us: int | None = None
-        """When the controllers were first told of the last one; `None` if they know of it."""
         self.lease_end_us = 0
         """When the lease ends, on this node's clock."""
+        self.lost_lease = False
+        """Whether a lease has ended and the controllers may not know."""
+        self.fence_requests: set[int] = set()
+        """When heartbeats were sent since then."""
         self.searching = False
         """Whether it is about to ask the next controller."""
         self.stopping = False
@@ -128,14 +128,15 @@ class Broker(Actor):
     # The controller
 
     @receives(BrokerHeartbeatDue)
-    def on_beat(self, beat: BrokerHeartbeatDue) -> None:
+    def on_beat(self, due: BrokerHeartbeatDue) -> None:
         controller, name = self.finder.to_ask(), self.ref.name
         if self.epoch < 0:
             self.send(controller, Register(name, self.life, self.rack, self.now))
         else:
-            lost = 0 if self.told_us is None else self.lost_leases
-            beating = BrokerHeartbeat(name, self.epoch, self.now, self.stopping, lost)
-            self.send(controller, beating)
+            if self.lost_lease:
+                self.fence_requests.add(self.now)
+            beat = BrokerHeartbeat(name, self.epoch, self.now, self.stopping, self.lost_lease)
+            self.send(controller, beat)
 
     @receives(NotController)
     def on_not_controller(self, refused: NotController) -> None:
@@ -164,10 +165,13 @@ class Broker(Actor):
         if alive.life != self.life or not self.obeys(alive.term):
             return
         self.epoch = alive.epoch
+        if self.lost_lease:
+            if alive.sent_us not in self.fence_requests:
+                return  # the controllers may not know yet that the lease has ended
+            self.lost_lease = False
+            self.fence_requests.clear()
         lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
         self.lease_end_us = max(self.lease_end_us, lease_end_us)
-        if self.told_us is not None and alive.sent_us >= self.told_us:
-            self.told_us = None
         if not self.has_lease:
             if self.lease_end_us > self.now:
                 self.has_lease = True
@@ -191,9 +195,7 @@ class Broker(Actor):
 
     def end_lease(self) -> None:
         """Give up what others may have by now."""
-        self.has_lease = False
-        self.lost_leases += 1
-        self.told_us = self.now
+        self.has_lease, self.lost_lease = False, True
         only = [
             partition
             for partition, replica in self.replicas.items()

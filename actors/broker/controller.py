@@ -286,11 +286,11 @@ class Controller(Actor):
         self.change_all([entry])
 
     def change_all(self, entries: Iterable[Entry]) -> None:
-        """Make changes of the metadata, and put them into the log."""
+        """Make changes of the metadata, and put them into the log: all of them, or none."""
         entries = list(entries)
         for entry in entries:
             self.image.apply(entry)
-        self.log.propose(entries)
+        self.log.propose(entries if len(entries) < 2 else [("all", *entries)])
 
     def activated(self) -> None:
         """Begin as the active controller, with what is not in the log as if it were new."""
@@ -438,8 +438,7 @@ class Controller(Actor):
         except BadValueError as error:
             self.refuse(str(error))
             return False
-        self.change(image.topic_entry(topic, request))
-        self.director.change(entries, "created")
+        self.director.change([image.topic_entry(topic, request), *entries], "created")
         self.publish_metadata()
         self.await_leaders(topic.name)
         return True
@@ -720,11 +719,14 @@ class Controller(Actor):
         if known is None or known.epoch != beat.epoch:
             self.log.confirm(self.sender, BrokerUnknown(beat.epoch, self.log.term))
             return
-        if beat.lost_lease > self.director.lost_leases.get(beat.broker, 0):
-            self.director.lost_leases[beat.broker] = beat.lost_lease
-            self.lose_broker(beat.broker, "its lease had ended")
+        if known.fenced and known.stopping:
+            # It was allowed to stop, or was lost meanwhile; the message may not have arrived.
+            self.log.promise(self.sender, ShutdownAllowed(known.epoch, self.log.term))
+            return
+        if beat.wants_fence and not known.fenced:
+            self.fence(beat.broker, "its lease has ended")
             known = self.image.replication.brokers[beat.broker]
-        if known.fenced and not known.stopping:
+        if known.fenced:
             self.director.heard(beat.broker)
             self.place_coordinators()
             self.publish_metadata()
@@ -774,20 +776,20 @@ class Controller(Actor):
     @when_active
     def on_review(self, review: BrokerLivenessCheck) -> None:
         for name in self.director.silent():
-            self.lose_broker(name, "silent for the broker session timeout")
+            reason = "silent for the broker session timeout"
+            self.fence(name, reason)
+            self.publish_metadata()
         for partition in list(self.unreserved):
             self.order_reserve(partition)
         self.repeat_orders()
 
-    def lose_broker(self, name: str, reason: str) -> None:
-        """Give a broker up for now; others take over its partitions and coordinators."""
-        if not self.image.replication.brokers[name].fenced:
-            self.record(kinds.BROKER_LOST, peer=name, reason=reason)
-            self.director.fence(name, reason)
+    def fence(self, name: str, reason: str) -> None:
+        """Let other brokers have what a lost one leads and coordinates."""
+        self.record(kinds.BROKER_LOST, peer=name, reason=reason)
+        self.director.fence(name, reason)
         for group, placement in self.image.coordinators.items():
             if placement.broker == name:
                 self.place_coordinator(group)
-        self.publish_metadata()
 
     def repeat_orders(self) -> None:
         """Repeat the orders that were not answered."""

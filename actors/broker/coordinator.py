@@ -70,6 +70,7 @@ from ...model.messages.group import (
     Sync,
     SyncRefused,
 )
+from ...model.topics import partitions_of
 from ...strategies.assignment import resolve
 from ..controller_finder import ControllerFinder
 from ..engine.actor import Actor, receives
@@ -136,6 +137,15 @@ class Coordinator(Actor):
         self.every(METADATA_EVERY_US, Refresh(), exactly=False)
         state = self.inherited
         self.perform(self.group.load(state.generation, state.leader, state.members, self.now))
+        # Partitions may have been added after the generation began, and nobody has seen it.
+        assigned = {tp for member in state.members for tp in member.assignment}
+        grown = [
+            topic
+            for topic in self.group.topics()
+            if not assigned.issuperset(partitions_of(topic, self.metadata.partitions(topic)))
+        ]
+        if grown:
+            self.perform(self.group.change_partitions(grown, self.now))
 
     def stopped(self) -> None:
         self.group.remove()

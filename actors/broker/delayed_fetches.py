@@ -112,7 +112,11 @@ class DelayedFetches:
             # Checked at each attempt: another member may have claimed the partition meanwhile.
             cursor = self._cursors.get(group)
             if cursor is None or not cursor.may_act(member, generation):
-                effects.send(sender, Fenced(request, cursor.generation if cursor else -1))
+                if cursor is not None and not cursor.may_claim(member, generation):
+                    effects.send(sender, Fenced(request, cursor.generation))
+                else:
+                    # Nobody has claimed the partition since this replica leads again.
+                    effects.send(sender, NotLeader(request))
                 return True
         log = self._log
         end_offset, end = log.end_offset, log.high_watermark

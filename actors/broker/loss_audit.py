@@ -74,6 +74,11 @@ def begin_epoch(
 
     What the only replica has lost, it has recorded itself.
     """
+    led = LedEpoch(epoch, log)
+    if audit.epochs and audit.epochs[-1].epoch > epoch:
+        # It was elected long ago and paused since: what it lacks, a later leader has.
+        audit.epochs.insert(0, led)
+        return led
     if audit.epochs:
         # The high watermark of a leader is the end of what it has recorded as appended.
         audit.visible_to = max(audit.visible_to, audit.epochs[-1].log.high_watermark)
@@ -85,7 +90,6 @@ def begin_epoch(
         if audit.visible_to > log.end_offset:
             _record_unseen(audit, effects, partition, log, unclean=unclean)
     audit.visible_to = min(audit.visible_to, log.end_offset)
-    led = LedEpoch(epoch, log)
     audit.epochs = [each for each in audit.epochs if each.answered]
     audit.epochs.append(led)
     return led

@@ -22,6 +22,7 @@ groups go on, so that nothing of an earlier member is mistaken for a later one's
 | coordinator, group, epoch, broker, coordinator | where it is coordinated |
 | offsets, group, offsets | committed offsets |
 | producer, id, epoch, asker, request | the last epoch of a producer id, and who asked for it |
+| all, entries | all of these changes, or none of them |
 | topic_ids, number; requests, numbers | what was given out or done last |
 """
 
@@ -125,6 +126,10 @@ class MetadataImage:
             self.replication.apply(entry)
         else:
             getattr(self, f"_apply_{kind}")(*fields)
+
+    def _apply_all(self, *entries: Entry) -> None:
+        for entry in entries:
+            self.apply(entry)
 
     @property
     def topics(self) -> dict[str, Topic]:

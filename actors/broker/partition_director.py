@@ -99,8 +99,6 @@ class PartitionDirector:
         )  # fmt: skip
         self.heard_us: dict[str, int] = {}
         """When the last heartbeat of each broker arrived."""
-        self.lost_leases: dict[str, int] = {}
-        """The last lease of each broker that is known to have ended."""
         self.beginning: dict[TopicPartition, None] = {}
         """Partitions whose leaders have not begun yet: clients do not know them."""
         self._new: dict[str, None] = {}
@@ -110,11 +108,11 @@ class PartitionDirector:
         """Begin as the active controller: count all brokers as heard, and tell them everything."""
         control = self._image().replication
         self.heard_us = dict.fromkeys(control.brokers, self._effects.now)
-        self.lost_leases.clear()
         self.beginning.clear()
         self.orders.clear()
         for name, broker in control.brokers.items():
             self._add_broker(name, broker.epoch)
+        self._restart_lost()
         self.change(control.elect_leaders(), "a new active controller")
 
     def _add_broker(self, name: str, epoch: int) -> None:
@@ -288,7 +286,6 @@ class PartitionDirector:
         self.heard_us[name] = self._effects.now
         if known is not None and known.life == life:
             return False
-        self.lost_leases.pop(name, None)
         epoch = control.broker_epoch + 1
         # What the earlier process had stored may be incomplete, however it has ended: whether a
         # disk has lost something is known only when it is read (KIP-966).
@@ -310,11 +307,12 @@ class PartitionDirector:
     def unfence(self, name: str) -> None:
         """Let a broker take part, and give it a part of the replicas if it is new."""
         control = self._image().replication
+        if self._in_memory:
+            # Its memory is empty: it is not elected where it has led before.
+            self.change([("unfence", name)], "the broker is back")
+            self._restart_lost()
         self.change(control.unfence(name), "the broker is back")
         self._replace_lost(name, "the broker is back")
-        if self._in_memory:
-            for partition in sorted(set().union(*control.index.leaderless.values())):
-                self._restart(partition, "all replicas lost, in memory")
         if name in self._new:
             del self._new[name]
             self.change(control.rebalance_replicas(), "a broker joined")
@@ -345,6 +343,18 @@ class PartitionDirector:
             if control.partitions[partition].target == (name,):
                 self._restart(partition, reason)
 
+    def _restart_lost(self) -> None:
+        """Begin logs anew, in memory, of which no replica is left that has all records.
+
+        A broker that is fenced may still have them, and is eligible until it registers again.
+        """
+        if self._in_memory:
+            partitions = self._image().replication.partitions
+            leaderless = self._image().replication.index.leaderless
+            for partition in sorted(set().union(*leaderless.values())):
+                if not partitions[partition].elr:
+                    self._restart(partition, "all replicas lost, in memory")
+
     def _restart(self, partition: TopicPartition, reason: str) -> None:
         """Begin a log anew, on brokers that are active, if there are any."""
         control, image = self._image().replication, self._image()
@@ -356,8 +366,7 @@ class PartitionDirector:
                 ("log_start", topic, number, start),
                 ("reserved", topic, number, start + RESERVE),
             )
-            self._make(anew)
-            self.change(entries, reason)
+            self.change([*anew, *entries], reason)
 
     # Controlled shutdown
 

@@ -197,7 +197,9 @@ class Consumer(GroupConsumer[FetchPosition]):
 
     @receives(NotLeader)
     def on_not_leader(self, refused: NotLeader) -> None:
-        self.fetcher.pending.answered(refused.request)
+        assigned = self.fetcher.pending.answered(refused.request)
+        if assigned is not None:
+            assigned.leader = None  # it may lead again in a later epoch: that has to be claimed
         self.cluster.refresh()
 
     @receives(Fenced)

@@ -184,12 +184,16 @@ class Cursor:
 
     def claim(self, member: str, generation: int) -> bool:
         """Make a member the owner. Return False if a newer generation or another member owns it."""
-        if generation < self.generation:
-            return False
-        if generation == self.generation and self.owner not in (None, member):
+        if not self.may_claim(member, generation):
             return False
         self.owner, self.generation = member, generation
         return True
+
+    def may_claim(self, member: str, generation: int) -> bool:
+        """Whether neither a newer generation nor another member of this one owns the partition."""
+        if generation == self.generation:
+            return self.owner in (None, member)
+        return generation > self.generation
 
     def may_act(self, member: str, generation: int) -> bool:
         """Whether a member owns the partition in this generation.

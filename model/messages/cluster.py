@@ -235,9 +235,8 @@ class BrokerHeartbeat:
     """Time of sending, on the broker's clock."""
     wants_shutdown: bool
     """Whether the broker wants to stop, once others lead what they can."""
-    lost_lease: int
-    """Counts the leases that have ended; 0 if the controllers know of the last one. With its lease
-    a broker gives up its coordinators, and replicas in memory that are the only ones."""
+    wants_fence: bool = False
+    """Whether its lease has ended: others have to coordinate its groups, as if it were fenced."""
 
 
 @attrs.frozen

@@ -107,7 +107,7 @@ def test_one_timer_serves_all_fetches(part: Fetching) -> None:
 
 @pytest.mark.parametrize(
     ("who", "generation"),
-    [({"member": "other"}, 1), ({"generation": 0}, 1), ({"group": "unknown"}, -1)],
+    [({"member": "other"}, 1), ({"generation": 0}, 1)],
 )
 def test_only_the_owner_of_the_newest_generation_may_fetch(
     part: Fetching, who: dict[str, Any], generation: int
@@ -115,6 +115,12 @@ def test_only_the_owner_of_the_newest_generation_may_fetch(
     part.append(1)
     part.fetch(1, **who)
     assert part.answers() == [Fenced(1, generation)]
+
+
+def test_a_partition_that_nobody_has_claimed_has_to_be_claimed_first(part: Fetching) -> None:
+    part.append(1)
+    part.fetch(1, group="unknown")
+    assert part.answers() == [NotLeader(1)]
 
 
 def test_an_owner_that_keeps_the_partition_may_fetch_in_later_generations(part: Fetching) -> None:
