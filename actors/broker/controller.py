@@ -20,18 +20,23 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from ...model.consensus import messages as raft
+from ...model.consensus.administration import plan_order
 from ...model.consensus.effects import RaftSettings
-from ...model.errors import BadValueError
+from ...model.errors import BadValueError, WavetankError
 from ...model.events import kinds
 from ...model.messages.cluster import (
+    Administer,
     BrokerAlive,
     BrokerHeartbeat,
     BrokerUnknown,
+    ClusterDescription,
     CoordinatorHosted,
     CreateGroup,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DescribeCluster,
+    ElectLeaders,
     GetMetadata,
     GroupConfig,
     HostCoordinator,
@@ -554,6 +559,37 @@ class Controller(Actor):
                 self.log.promise(each.sender, RequestDone(self.metadata()))
         self.waiting = still_waiting
 
+    # Orders of users about leaders, replicas and brokers
+
+    @receives(DescribeCluster)
+    @when_active
+    def on_describe_cluster(self, describe: DescribeCluster) -> None:
+        known = self.image.replication
+        description = ClusterDescription(
+            self.ref.name, self.log.term, known.brokers, known.topics, known.partitions
+        )
+        self.log.confirm(self.sender, description)
+
+    @receives(Administer)
+    @when_active
+    def on_administer(self, administer: Administer) -> None:
+        order, beginning = administer.order, self.director.beginning
+        if administer.request not in self.image.requests:
+            try:
+                entries = plan_order(self.image.replication, order)
+            except WavetankError as error:
+                self.refuse(str(error))
+                return
+            self.change(("request", administer.request))
+            self.director.change(entries, "ordered by a user")
+            self.director.release_leaving()
+            self.publish_metadata()
+        missing: list[TopicPartition] = []
+        if isinstance(order, ElectLeaders):
+            missing = [tp for tp in order.partitions or beginning if tp in beginning]
+        self.waiting.append(WaitingRequest(self.sender, dict.fromkeys(missing)))
+        self.answer_waiting()
+
     # Leaders
 
     @receives(ChangesCommitted)
@@ -580,6 +616,7 @@ class Controller(Actor):
     @when_active
     def on_alter_partition(self, alter: AlterPartition) -> None:
         if self.director.on_alter(alter, self.sender):
+            self.director.release_leaving()
             self.publish_metadata()
         else:
             self.director.flush()
@@ -750,6 +787,7 @@ class Controller(Actor):
                 if ref is not None:
                     self.log.promise(ref, ShutdownAllowed(broker.epoch, self.log.term))
                 self.publish_metadata()
+        self.director.release_leaving()
 
     @receives(BrokerLivenessCheck)
     @when_active
@@ -764,6 +802,7 @@ class Controller(Actor):
             self.publish_metadata()
         for partition in list(self.unreserved):
             self.order_reserve(partition)
+        self.director.release_leaving()
         self.repeat_orders()
 
     def repeat_orders(self) -> None:
