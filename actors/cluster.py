@@ -757,6 +757,11 @@ class Cluster:
         request = CreatePartitions(next(self._requests), name, partitions)
         self._finder.current.ask(request, block=False)
 
+    def _begin_to_elect_preferred(self) -> None:
+        """Let preferred leaders lead, without waiting for them."""
+        order = Administer(next(self._requests), ElectLeaders(None))
+        self._finder.current.ask(order, block=False)
+
     # Clients
 
     def producer(

@@ -225,7 +225,8 @@ class Runner:
         with self.explaining_timeouts():
             self.cluster = Cluster(
                 engine, scenario.seed, loaded.settings,
-                brokers=plan.brokers, network=plan.latency.network(), disk=plan.disk,
+                brokers=plan.brokers, racks=plan.racks, network=plan.latency.network(),
+                disk=plan.disk,
                 scenario=to_dict(scenario), observe=scenario.observe, **self.options,
             )  # fmt: skip
         with self.stopping_on_errors():

@@ -741,6 +741,9 @@ class Controller(Actor):
     @when_active
     def on_broker_heartbeat(self, beat: BrokerHeartbeat) -> None:
         known = self.image.replication.brokers.get(beat.broker)
+        if known is None and beat.wants_shutdown:  # it was removed, and must not register again
+            self.log.promise(self.sender, ShutdownAllowed(beat.epoch, self.log.term))
+            return
         if known is None or known.epoch != beat.epoch:
             self.reply(BrokerUnknown(beat.epoch, self.log.term))
             return
