@@ -23,6 +23,7 @@ from ..model.messages import cluster as cluster_messages
 from ..model.messages.client import JoinGroup, LeaveGroup, SetRunning, SetServiceFactor
 from ..model.messages.group import SetAssignor
 from ..model.settings import ConsumerSettings
+from ..model.topics import TopicPartition
 from ..strategies.assignment import ASSIGNORS
 from .files import check
 
@@ -42,6 +43,7 @@ __all__ = [
     "Cut",
     "Delay",
     "Disturb",
+    "ElectPreferred",
     "FailSyncs",
     "FailWrites",
     "FillDisk",
@@ -51,6 +53,8 @@ __all__ = [
     "Pause",
     "PowerLoss",
     "Rate",
+    "Reassign",
+    "RemoveBroker",
     "Replay",
     "Restart",
     "Resume",
@@ -687,7 +691,8 @@ class Disturb(_LinkFault):
         )  # fmt: skip
 
 
-# The cluster. Nothing is awaited: brokers may be down, and waiting would delay later actions.
+# The cluster. Nothing is awaited that needs brokers: they may be down, and waiting would delay
+# later actions.
 
 
 @register
@@ -765,6 +770,93 @@ class AddBroker(Action):
         for _ in range(self.count):
             name = run.cluster._spawn_broker()
             run.cluster.system.note_change(kinds.NODE_STARTED, name)
+
+
+@register
+@attrs.frozen
+class RemoveBroker(_NodeAction):
+    """Remove a broker for good: others get its replicas, and then it is shut down."""
+
+    do: ClassVar[str] = "remove_broker"
+    expected_target: ClassVar[str] = "a broker"
+
+    def allowed(self, scenario: "Scenario") -> list[str]:
+        """Brokers."""
+        return scenario.broker_nodes()
+
+    def problems(self, scenario: "Scenario") -> Problems:
+        """Find a removal that leaves too few brokers for the replicas of a topic."""
+        yield from super().problems(scenario)
+        gone = {
+            name
+            for action in scenario.timeline
+            if isinstance(action, RemoveBroker) and action.at_us <= self.at_us
+            for name in scenario.matching(action.target, action.at_us)
+        }
+        left = len(set(scenario.broker_nodes(self.at_us)) - gone)
+        most = max((plan.replication_factor or 1 for plan in scenario.topics), default=1)
+        if left < most:
+            why = f"expected at least {most} brokers that stay, for the replicas of each partition"
+            yield "target", BadValueError(f"target = {self.target!r}: {why}, not {left}")
+
+    def apply(self, run: "Runner") -> None:
+        """Tell the controller to remove the broker."""
+        run.cluster._administer(cluster_messages.RemoveBroker(self.target))
+        run.cluster.system.note_change(kinds.NODE_STOPPED, self.target)
+
+
+@register
+@attrs.frozen
+class ElectPreferred(Action):
+    """Let the preferred leaders of all partitions lead again, where they are in sync."""
+
+    do: ClassVar[str] = "elect_preferred"
+
+    def apply(self, run: "Runner") -> None:
+        """Tell the controller."""
+        run.cluster._begin_to_elect_preferred()
+
+
+@register
+@attrs.frozen
+class Reassign(Action):
+    """Move a partition to other brokers."""
+
+    do: ClassVar[str] = "reassign"
+    topic: str = attrs.field(validator=check.name, kw_only=True)
+    """The topic of the partition."""
+    partition: int = attrs.field(validator=check.whole(0), kw_only=True)
+    """The number of the partition."""
+    brokers: tuple[str, ...] = attrs.field(
+        converter=check.as_tuple, validator=check.names, kw_only=True
+    )
+    """The brokers that are to have a replica, the preferred leader first."""
+    throttle: int | None = attrs.field(
+        default=None, validator=check.maybe(check.whole(1)), kw_only=True
+    )
+    """The bytes per second that replicas get which are not in sync. `None`: no limit."""
+
+    def problems(self, scenario: "Scenario") -> Problems:
+        """Find an unknown partition, and brokers that do not exist or are named twice."""
+        yield from super().problems(scenario)
+        names = [plan.name for plan in scenario.topics]
+        if self.topic not in names:
+            yield "topic", UnknownNameError("topic", self.topic, names)
+        elif self.partition >= (most := scenario.most_partitions(self.topic)):
+            text = f"partition = {self.partition}: expected less than {most}"
+            yield "partition", BadValueError(text)
+        known = scenario.broker_nodes(self.at_us)
+        for place, broker in enumerate(self.brokers):
+            if broker not in known:
+                yield f"brokers[{place}]", UnknownNameError("broker", broker, known)
+        if len(set(self.brokers)) < len(self.brokers):
+            text = f"brokers = {list(self.brokers)!r}: expected each broker once"
+            yield "brokers", BadValueError(text)
+
+    def apply(self, run: "Runner") -> None:
+        """Tell the controller to begin."""
+        partition = TopicPartition(self.topic, self.partition)
+        run.cluster.reassign(partition, self.brokers, throttle=self.throttle)
 
 
 @register

@@ -235,7 +235,7 @@ class Runner:
         with self.explaining_timeouts():
             self.cluster = Cluster(
                 engine, scenario.seed, loaded.settings,
-                brokers=plan.brokers, controllers=plan.controllers,
+                brokers=plan.brokers, racks=plan.racks, controllers=plan.controllers,
                 network=plan.latency.network(), disk=plan.disk, scenario=to_dict(scenario),
                 observe=scenario.observe, **self.options,
             )  # fmt: skip

@@ -86,6 +86,11 @@ class ClusterPlan:
 
     brokers: int = attrs.field(default=1, validator=check.whole(1, check.MOST_NODES))
     """The number of brokers: `broker-0`, `broker-1`, …"""
+    racks: tuple[str, ...] | None = attrs.field(
+        default=None, converter=check.as_tuple, validator=check.maybe(check.names), kw_only=True
+    )
+    """The names of racks. Brokers stand in them in turn, and the replicas of a partition in as many
+    of them as can be. `None`: there are none."""
     latency: Latency = attrs.field(
         factory=ConstantLatency,
         validator=check.able("a model such as UniformLatency", "network"),
@@ -149,9 +154,20 @@ class TopicPlan:
     """How many bytes a partition keeps. `None`: all."""
     retain_unconsumed: bool = attrs.field(default=True, validator=check.flag)
     """Whether records that a group has not consumed are kept all the same."""
+    replication_factor: int | None = attrs.field(
+        default=None, validator=check.maybe(check.whole(1, check.MOST_NODES))
+    )
+    """The number of replicas of each partition, each on another broker. `None`: the default of
+    `Cluster.create_topic`."""
+    min_insync_replicas: int | None = attrs.field(
+        default=None, validator=check.maybe(check.whole(1, check.MOST_NODES))
+    )
+    """The number of replicas that must be in sync for a record to be stored with acks = all.
+    `None`: that of the cluster's settings."""
 
     def __attrs_post_init__(self) -> None:
-        Topic(self.name, self.partitions, **self.options())
+        given = {key: value for key, value in self.options().items() if value is not None}
+        Topic(self.name, self.partitions, **given)
 
     def options(self) -> dict[str, Any]:
         """The keyword arguments for `Cluster.create_topic`."""
@@ -160,6 +176,8 @@ class TopicPlan:
             "retention": self.retention,
             "retention_bytes": self.retention_bytes,
             "retain_unconsumed": self.retain_unconsumed,
+            "replication_factor": self.replication_factor,
+            "min_insync_replicas": self.min_insync_replicas,
         }
 
 
@@ -429,6 +447,7 @@ class Scenario:
         for key, problem in self.cluster.problems(self.engine):
             yield f"cluster.{key}", problem
         yield from self._warm_up_problems()
+        yield from self._replica_problems()
         topics = [plan.name for plan in self.topics]
         for index, producer in enumerate(self.producers):
             where = f"producers[{index}]"
@@ -448,6 +467,15 @@ class Scenario:
             for field, problem in action.problems(self):
                 yield f"timeline[{index}].{field}", problem
         yield from self._unmatched_objectives()
+
+    def _replica_problems(self) -> Problems:
+        """Find topics with more replicas than there are brokers."""
+        brokers = self.cluster.brokers
+        for index, topic in enumerate(self.topics):
+            factor = topic.replication_factor
+            if factor is not None and factor > brokers:
+                text = f"replication_factor = {factor}: expected at most {brokers}, the number of "
+                yield f"topics[{index}].replication_factor", BadValueError(f"{text}brokers")
 
     def _warm_up_problems(self) -> Problems:
         """Find a warm-up that leaves nothing to measure, and limits that begin within it."""

@@ -21,20 +21,25 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from ...model.consensus import messages as raft
+from ...model.consensus.administration import plan_order
 from ...model.consensus.effects import RaftSettings
-from ...model.errors import BadValueError
+from ...model.errors import BadValueError, WavetankError
 from ...model.events import kinds
 from ...model.messages.cluster import (
+    Administer,
     BrokerAlive,
     BrokerHeartbeat,
     BrokerUnknown,
+    ClusterDescription,
     ControllerView,
     CoordinatorHosted,
     CreateGroup,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DescribeCluster,
     DescribeController,
+    ElectLeaders,
     GetMetadata,
     GroupConfig,
     HostCoordinator,
@@ -566,6 +571,42 @@ class Controller(Actor):
                 self.log.promise(each.sender, RequestDone(self.metadata()))
         self.waiting = still_waiting
 
+    # Orders of users about leaders, replicas and brokers
+
+    @receives(DescribeCluster)
+    @when_active
+    def on_describe_cluster(self, describe: DescribeCluster) -> None:
+        known = self.image.replication
+        description = ClusterDescription(
+            self.ref.name,
+            self.log.term,
+            known.brokers,
+            known.topics,
+            known.partitions,
+            known.deletions,
+        )
+        self.log.confirm(self.sender, description)
+
+    @receives(Administer)
+    @when_active
+    def on_administer(self, administer: Administer) -> None:
+        order, beginning = administer.order, self.director.beginning
+        if administer.request not in self.image.requests:
+            try:
+                entries = plan_order(self.image.replication, order)
+            except WavetankError as error:
+                self.refuse(str(error))
+                return
+            self.change(("request", administer.request))
+            self.director.change(entries, "ordered by a user")
+            self.director.release_leaving()
+            self.publish_metadata()
+        missing: list[TopicPartition] = []
+        if isinstance(order, ElectLeaders):
+            missing = [tp for tp in order.partitions or beginning if tp in beginning]
+        self.waiting.append(WaitingRequest(self.sender, dict.fromkeys(missing)))
+        self.answer_waiting()
+
     # Leaders
 
     @receives(ChangesCommitted)
@@ -592,6 +633,7 @@ class Controller(Actor):
     @when_active
     def on_alter_partition(self, alter: AlterPartition) -> None:
         if self.director.on_alter(alter, self.sender):
+            self.director.release_leaving()
             self.publish_metadata()
         else:
             self.director.flush()
@@ -716,6 +758,9 @@ class Controller(Actor):
     @when_active
     def on_broker_heartbeat(self, beat: BrokerHeartbeat) -> None:
         known = self.image.replication.brokers.get(beat.broker)
+        if known is None and beat.wants_shutdown:  # it was removed, and must not register again
+            self.log.promise(self.sender, ShutdownAllowed(beat.epoch, self.log.term))
+            return
         if known is None or known.epoch != beat.epoch:
             self.log.confirm(self.sender, BrokerUnknown(beat.epoch, self.log.term))
             return
@@ -771,6 +816,7 @@ class Controller(Actor):
                 if ref is not None:
                     self.log.promise(ref, ShutdownAllowed(broker.epoch, self.log.term))
                 self.publish_metadata()
+        self.director.release_leaving()
 
     @receives(BrokerLivenessCheck)
     @when_active
@@ -781,6 +827,7 @@ class Controller(Actor):
             self.publish_metadata()
         for partition in list(self.unreserved):
             self.order_reserve(partition)
+        self.director.release_leaving()
         self.repeat_orders()
 
     def fence(self, name: str, reason: str) -> None:

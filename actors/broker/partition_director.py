@@ -15,7 +15,7 @@ from ...model.consensus.replication_control import IsrRefusal
 from ...model.events import kinds
 from ...model.events.schema import NULL_INT
 from ...model.messages.client import offset_gap
-from ...model.messages.cluster import Leader
+from ...model.messages.cluster import Leader, ShutDown
 from ...model.messages.replication import (
     AlterPartition,
     AlterRefused,
@@ -386,6 +386,20 @@ class PartitionDirector:
             for partition in control.index.replicas.get(name, ())
         )
 
+    def release_leaving(self) -> None:
+        """Shut down the brokers that are to be removed and have no replicas, then forget them."""
+        control = self._image().replication
+        for name, broker in list(control.brokers.items()):
+            if not broker.leaving or not control.is_empty(name):
+                continue
+            ref = self._effects.find(name)
+            if broker.fenced:
+                self.change(control.unregister(name), "removed")
+                self.orders.remove_broker(name)
+                self._effects.record(kinds.BROKER_REMOVED, peer=name)
+            elif not broker.stopping and ref is not None:
+                self._log.promise(ref, ShutDown())
+
     def may_stop(self, name: str) -> bool:
         """Whether a stopping broker leads nothing that others could lead."""
         control = self._image().replication
@@ -406,5 +420,5 @@ def replica_state(known: PartitionRegistration) -> ReplicaState:
     """Describe a partition to its replicas."""
     return ReplicaState(
         known.replicas, known.isr, known.leader, known.leader_epoch, known.partition_epoch,
-        known.unclean,
+        known.unclean, known.throttle,
     )  # fmt: skip

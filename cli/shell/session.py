@@ -104,6 +104,7 @@ class ShellSession:
             "consumer": self.consumers,
             "producer": self.producers,
             "node": self.cluster.system.nodes,
+            "broker": self.cluster.brokers,
             "disk node": self.disk_nodes(),
         }
         return sorted(known.get(what, ()))
@@ -222,23 +223,24 @@ class ShellSession:
         for name in self.cluster.brokers:
             self._require_up(self.cluster.system.nodes[name])
 
+    def require_controller(self) -> None:
+        """Refuse a command that needs a controller while all are down."""
+        nodes = [self.cluster.system.nodes[ref.name] for ref in self.cluster.controllers]
+        if all(node.state != "up" for node in nodes):
+            self._require_up(nodes[0])
+
     def require_leaders(self, *topics: str) -> None:
         """Refuse a command that needs the leaders of topics; it would wait minutes for one."""
-        self._require_controller()
+        self.require_controller()
         missing = [str(tp) for tp in self.leaderless_partitions() if tp.topic in topics]
         if missing:
             raise BadValueError(f"no leader for {', '.join(missing)}; {self.describe_down_nodes()}")
 
     def require_coordinator(self, group: str) -> None:
         """Refuse a command that needs the coordinator of a group while that is down."""
-        self._require_controller()
+        self.require_controller()
         if not _is_up(self.cluster.metadata().coordinators.get(group)):
             raise BadValueError(f"no coordinator for group {group!r}; {self.describe_down_nodes()}")
-
-    def _require_controller(self) -> None:
-        nodes = [self.cluster.system.nodes[ref.name] for ref in self.cluster.controllers]
-        if all(node.state != "up" for node in nodes):
-            self._require_up(nodes[0])
 
     def _require_up(self, node: Node) -> None:
         if node.state != "up":

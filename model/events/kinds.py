@@ -139,6 +139,9 @@ BROKER_UNREGISTERED: Final = _kind(
     "broker_unregistered", _C.CLUSTER,
     "A broker, the peer, is about to stop: others have its partitions and coordinators.",
 )  # fmt: skip
+BROKER_REMOVED: Final = _kind(
+    "broker_removed", _C.CLUSTER, "A broker, the peer, was removed for good: it has no replicas."
+)
 BROKER_FENCED: Final = _kind(
     "broker_fenced", _C.CLUSTER, "A broker gave up its `count` partitions, for the given reason."
 )

@@ -1,10 +1,11 @@
 """Messages of the controller: with brokers, with clients, and with users who manage the cluster."""
 
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
+from ..consensus.registration import BrokerRegistration, PartitionRegistration
 from ..topics import Topic, TopicPartition
 from .address import Address
 from .group import StoredGroup
@@ -170,6 +171,80 @@ class CreatePartitions:
     """Name of the topic."""
     partitions: int
     """Number of partitions it is to have."""
+
+
+@attrs.frozen
+class ElectLeaders:
+    """An order to elect leaders."""
+
+    partitions: tuple[TopicPartition, ...] | None
+    """The partitions that their preferred leaders are to lead; `None` for all where they can."""
+    unclean: bool = False
+    """Whether any replica may lead, in or out of sync, in place of the preferred leader. The
+    partitions have to be without a leader."""
+
+
+@attrs.frozen
+class ReassignPartition:
+    """An order to move a partition to other brokers."""
+
+    partition: TopicPartition
+    """The partition."""
+    brokers: tuple[str, ...] | None
+    """The brokers that are to have a replica, the preferred leader first; `None` cancels the
+    reassignment that is under way."""
+    throttle: int | None = None
+    """Bytes per second for replicas that are not in sync; `None` for no limit."""
+
+
+@attrs.frozen
+class RemoveBroker:
+    """An order to remove a broker for good."""
+
+    broker: str
+    """Name of the broker."""
+
+
+AdminOrder: TypeAlias = ElectLeaders | ReassignPartition | RemoveBroker
+"""What users order about leaders, replicas and brokers (model/consensus/administration.py)."""
+
+
+@attrs.frozen
+class Administer:
+    """Gives the controller an order. Answered when it has begun, or when elected leaders lead.
+
+    Answered by `RequestDone` or `RequestRefused`.
+    """
+
+    request: int
+    """Number of the request."""
+    order: AdminOrder
+    """The order."""
+
+
+@attrs.frozen
+class DescribeCluster:
+    """Asks the active controller for a `ClusterDescription`."""
+
+
+@attrs.frozen
+class ClusterDescription:
+    """Brokers and replicas as the active controller knows them."""
+
+    controller: str
+    """Name of the active controller."""
+    term: int
+    """The term in which it is active."""
+    brokers: MappingProxyType[str, BrokerRegistration] = attrs.field(converter=read_only)
+    """The registered brokers by name."""
+    topics: MappingProxyType[str, Topic] = attrs.field(converter=read_only)
+    """All topics by name."""
+    partitions: MappingProxyType[TopicPartition, PartitionRegistration] = attrs.field(
+        converter=read_only
+    )
+    """All partitions."""
+    deletions: MappingProxyType[str, int] = attrs.field(converter=read_only)
+    """How often a topic of a name was deleted."""
 
 
 @attrs.frozen

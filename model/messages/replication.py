@@ -129,6 +129,8 @@ class ReplicaState:
     """Rises with each change of this state."""
     unclean: bool = False
     """Whether the leader was elected without being in sync: records may be lost."""
+    throttle: int | None = None
+    """Bytes per second that replicas which are not in sync get; `None` for no limit."""
 
 
 @attrs.frozen

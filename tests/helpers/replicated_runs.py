@@ -24,10 +24,10 @@ from wavetank.actors.broker.broker import Broker
 from wavetank.actors.broker.controller import Controller
 from wavetank.actors.broker.partition import Partition
 from wavetank.model.disk import DiskModel
-from wavetank.model.network import Verdict
 from wavetank.model.messages.client import Claimed, Fetched, FoundOffset
 from wavetank.model.messages.cluster import ShutDown
 from wavetank.model.messages.replication import ReplicaFetched, ReplicaLeads
+from wavetank.model.network import Verdict
 
 MORE: int = int(os.environ.get("REPLICATION", "0"))
 """Number of random runs, if it is not the usual one: `make test-replication` sets it."""
