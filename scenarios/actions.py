@@ -774,7 +774,7 @@ class AddBroker(Action):
 
 @register
 @attrs.frozen
-class RemoveBroker(_NodeAction):
+class RemoveBroker(NodeAction):
     """Remove a broker for good: others get its replicas, and then it is shut down."""
 
     do: ClassVar[str] = "remove_broker"
