@@ -208,6 +208,8 @@ class Cluster:
         for _ in range(brokers):
             self._spawn_broker()
         self._wait_for_brokers(self.brokers)
+        if self._last_metadata.topics:  # those of an earlier process are read first
+            self._wait_until(lambda: all(each.ref for each in self.metadata().leaders.values()))
         if any(topic.payloads == "external" for topic in self._last_metadata.topics.values()):
             self._payload_store()  # topics of an earlier process
 

@@ -633,6 +633,7 @@ class Controller(Actor):
     @when_active
     def on_alter_partition(self, alter: AlterPartition) -> None:
         if self.director.on_alter(alter, self.sender):
+            self.continue_draining()
             self.director.release_leaving()
             self.publish_metadata()
         else:
@@ -662,7 +663,10 @@ class Controller(Actor):
     def least_busy(self) -> str | None:
         """The active broker that hosts the fewest coordinators."""
         brokers = self.image.replication.brokers.values()
-        load = {broker.name: 0 for broker in brokers if broker.is_active}
+        draining = self.director.draining
+        load = {
+            broker.name: 0 for broker in brokers if broker.is_active and broker.name not in draining
+        }
         for placement in self.image.coordinators.values():
             if placement.broker in load:
                 load[placement.broker] += 1
@@ -752,6 +756,7 @@ class Controller(Actor):
             # The coordinators of its earlier process are gone.
             self.replace_coordinators(name)
             self.place_coordinators()
+            self.continue_draining()
             self.publish_metadata()
 
     @receives(BrokerHeartbeat)
@@ -774,6 +779,7 @@ class Controller(Actor):
         if known.fenced:
             self.director.heard(beat.broker)
             self.place_coordinators()
+            self.continue_draining()
             self.publish_metadata()
         # A controller that is active no more must not renew leases: others take over when the
         # active one has not heard from the broker for as long.
@@ -793,6 +799,11 @@ class Controller(Actor):
         self.replace_coordinators(broker)
         self.publish_metadata()
         self.release_stopping()
+
+    def continue_draining(self) -> None:
+        """Go on with brokers that want to stop, as others may have what they have by now."""
+        for name in list(self.director.draining):
+            self.drain(name)
 
     def replace_coordinators(self, broker: str) -> None:
         """Place the coordinators of a broker on others, if there are any."""

@@ -615,8 +615,9 @@ class Partition(Actor):
         if self.loader is not None:
             self.loader.added(batch)
         if replication is None:
-            log.high_watermark = log.end_offset
+            # In this order: a process that is killed in between has recorded what it has moved.
             self.record_appended(batch)
+            log.high_watermark = log.end_offset
         if acks:
             stored = (request, batch.base_offset, batch.append_time_us)
             answer = make_tuple(Appended, stored)

@@ -99,6 +99,8 @@ class PartitionDirector:
         )  # fmt: skip
         self.heard_us: dict[str, int] = {}
         """When the last heartbeat of each broker arrived."""
+        self.draining: dict[str, tuple[TopicPartition, ...]] = {}
+        """Brokers that want to stop, and what they have led."""
         self.beginning: dict[TopicPartition, None] = {}
         """Partitions whose leaders have not begun yet: clients do not know them."""
         self._new: dict[str, None] = {}
@@ -109,6 +111,7 @@ class PartitionDirector:
         control = self._image().replication
         self.heard_us = dict.fromkeys(control.brokers, self._effects.now)
         self.beginning.clear()
+        self.draining.clear()
         self.orders.clear()
         for name, broker in control.brokers.items():
             self._add_broker(name, broker.epoch)
@@ -293,7 +296,8 @@ class PartitionDirector:
         self._add_broker(name, epoch)
         self._effects.record(kinds.BROKER_REGISTERED, peer=name)
         self._replace_lost(name, "registered again")
-        if known is None or self._in_memory:
+        self.draining.pop(name, None)
+        if known is None or self._in_memory or not control.index.targets.get(name):
             self._new[name] = None
         self.unfence(name)
         return True
@@ -329,6 +333,7 @@ class PartitionDirector:
 
     def fence(self, name: str, reason: str) -> None:
         """Fence a broker: others lead its partitions, if they may."""
+        self.draining.pop(name, None)
         self.change(self._image().replication.fence(name), reason)
         self._replace_lost(name, reason)
         if self._in_memory:
@@ -371,20 +376,23 @@ class PartitionDirector:
     # Controlled shutdown
 
     def drain(self, name: str) -> None:
-        """Let others have what a stopping broker has: its only replicas first, then its leaders."""
+        """Let others have what a stopping broker has: its only replicas first, then its leaders.
+
+        If no other broker can have the only replicas, it waits for one.
+        """
         control = self._image().replication
+        self.draining.setdefault(name, tuple(control.index.led.get(name, ())))
         if control.brokers[name].stopping:
             return
         self.change(control.evacuate(name, sole=True), "controlled shutdown")
-        if not self._is_moving_away(name):
+        if not self._has_to_move(name):
             self.change(control.begin_shutdown(name), "controlled shutdown")
 
-    def _is_moving_away(self, name: str) -> bool:
+    def _has_to_move(self, name: str) -> bool:
+        """Whether a broker has replicas that others do not have yet."""
         control = self._image().replication
-        return any(
-            name in control.partitions[partition].removing
-            for partition in control.index.replicas.get(name, ())
-        )
+        known = (control.partitions[each] for each in control.index.replicas.get(name, ()))
+        return any(name in each.removing or each.target == (name,) for each in known)
 
     def release_leaving(self) -> None:
         """Shut down the brokers that are to be removed and have no replicas, then forget them."""
@@ -401,9 +409,12 @@ class PartitionDirector:
                 self._log.promise(ref, ShutDown())
 
     def may_stop(self, name: str) -> bool:
-        """Whether a stopping broker leads nothing that others could lead."""
+        """Whether a stopping broker leads nothing any more, and others have begun to."""
         control = self._image().replication
-        return control.brokers[name].stopping and not control.has_leaders(name)
+        if not control.brokers[name].stopping or control.has_leaders(name):
+            return False
+        led = self.draining.get(name, ())
+        return not any(partition in self.beginning for partition in led)
 
 
 def _partition_of(entry: Entry) -> TopicPartition:

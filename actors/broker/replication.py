@@ -224,14 +224,15 @@ class Replication:
         reached = self.set.high_watermark(end, known)
         if reached <= known:
             return False
-        log.high_watermark = reached
         uncommitted, audit = self._uncommitted, self._audit
         while uncommitted and uncommitted[0].base_offset < reached:
             batch = uncommitted.popleft()
             end = batch.base_offset + batch.count
             if audit.visible_to < end:
-                audit.visible_to = end
                 self._committed(batch)
+                audit.visible_to = end
+        # Last: a process that is killed meanwhile has moved it only if all of that is recorded.
+        log.high_watermark = reached
         answered = self._led.answered
         while answered and answered[0].base_offset < reached:
             answered.popleft()
