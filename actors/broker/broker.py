@@ -98,6 +98,8 @@ class Broker(Actor):
         """The highest term of a controller that it has heard of."""
         self.epoch = -1
         """Its broker epoch; -1 before it is registered."""
+        self.last_orders = (0, 0)
+        """Term and number of the last orders that it has carried out."""
         self.replicas: dict[TopicPartition, Replica] = {}
         """Its replicas."""
         self.ending: dict[TopicPartition, Ref] = {}
@@ -241,6 +243,9 @@ class Broker(Actor):
     def on_replica_orders(self, orders: ReplicaOrders) -> None:
         if orders.broker_epoch != self.epoch or not self.obeys(orders.term):
             return
+        if (orders.term, orders.number) <= self.last_orders:
+            return  # the network has delivered it again, or late: it is repeated if need be
+        self.last_orders = orders.term, orders.number
         removed = list(orders.removed)
         if orders.complete:
             wanted = {order.partition for order in orders.orders}

@@ -721,7 +721,7 @@ class Controller(Actor):
                 self.change(self.image.generation_entry(append.group, append.generation))
             if append.offsets:
                 changed = [(each.partition, each.offset) for each in append.offsets]
-                self.change(offsets_entry(append.group, changed))
+                self.change(offsets_entry(append.group, changed, append.number))
             self.log.promise(self.sender, GroupLogAppended(append.number))
 
     @receives(CoordinatorHosted)

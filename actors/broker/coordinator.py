@@ -128,6 +128,8 @@ class Coordinator(Actor):
         """The members' addresses."""
         self.offsets: dict[TopicPartition, int] = dict(order.state.offsets)
         """The committed offsets."""
+        self.commit_numbers: dict[TopicPartition, int] = {}
+        """The number of each, as an earlier commit may be stored after a later one."""
         self.appends: dict[int, tuple[GroupLogAppend, Callable[[], None]]] = {}
         """Changes that the group's log has not confirmed, each with the call that follows."""
         self.last_append = 0
@@ -181,7 +183,9 @@ class Coordinator(Actor):
         request, sender = commit.request, self.sender
         status = self.group.check_commit(commit.member, commit.generation, self.now)
         if status == "ok":
-            self.append_to_log(commit.offsets, None, partial(self.committed, commit, sender))
+            number = self.last_append + 1
+            stored = partial(self.committed, commit, sender, number)
+            self.append_to_log(commit.offsets, None, stored)
             return
         known = self.group.members.get(commit.member)
         # A member that has not got its new assignment yet commits again afterwards: no harm done.
@@ -194,10 +198,13 @@ class Coordinator(Actor):
                 )  # fmt: skip
         self.send(sender, OffsetCommitAnswer(request, status))
 
-    def committed(self, commit: OffsetCommit, sender: Ref) -> None:
-        """Make stored offsets known."""
+    def committed(self, commit: OffsetCommit, sender: Ref, number: int) -> None:
+        """Make stored offsets known, unless those of a later commit are known already."""
         for each in commit.offsets:
+            if number < self.commit_numbers.get(each.partition, 0):
+                continue
             self.offsets[each.partition] = each.offset
+            self.commit_numbers[each.partition] = number
             self.tell_leader(each, commit.member, sender.name, commit.generation)
         self.send(sender, OffsetCommitAnswer(commit.request, "ok"))
 
@@ -314,6 +321,7 @@ class Coordinator(Actor):
             leader, topic = metadata.leaders.get(partition), partition.topic
             if leader is None or _topic_id(before, topic) != _topic_id(metadata, topic):
                 del self.offsets[partition]  # its topic was deleted
+                self.commit_numbers.pop(partition, None)
             elif leader != before.leaders.get(partition):
                 # A new leader may have lost the log, and with it the committed offset.
                 self.tell_leader(CommittedOffset(partition, offset), "", "", -1)

@@ -21,7 +21,7 @@ groups go on, so that nothing of an earlier member is mistaken for a later one's
 | group, fields, reservation, created_us, request | a group, and what partitions keep for it |
 | generation, group, generation, leader, assignor, members | its last generation |
 | coordinator, group, epoch, broker, coordinator | where it is coordinated |
-| offsets, group, offsets | committed offsets |
+| offsets, group, offsets, commit | committed offsets, and the number of the commit |
 | producer, id, epoch, asker, request | the last epoch of a producer id, and who asked for it |
 | all, entries | all of these changes, or none of them |
 | request, number | another request was carried out |
@@ -112,6 +112,8 @@ class MetadataImage:
         """The last stored generation of each group."""
         self.group_offsets: dict[str, dict[TopicPartition, int]] = {}
         """The committed offsets of each group."""
+        self.commit_numbers: dict[str, dict[TopicPartition, int]] = {}
+        """The number of each commit, by which its coordinator orders them."""
         self.reservations: dict[str, Reservation] = {}
         """What partitions keep for each group until it has a consumer."""
         self.created_us: dict[str, int] = {}
@@ -153,8 +155,10 @@ class MetadataImage:
         for name, config in self.groups.items():
             yield self.group_entry(config, self.reservations[name], self.created_us[name], 0)
             yield self.generation_entry(name, self.group_logs[name])
-            yield offsets_entry(name, self.group_offsets[name].items())
             yield coordinator_entry(name, self.coordinators[name])
+            numbers = self.commit_numbers[name]
+            for partition, offset in self.group_offsets[name].items():
+                yield offsets_entry(name, [(partition, offset)], numbers.get(partition, 0))
         yield ("restored", tuple(self.restored_groups))
         for name, producer in self.producers.items():
             for asker, answer in producer.answers.items():
@@ -196,8 +200,8 @@ class MetadataImage:
         for partition in partitions_of(name, self.topics[name].partitions):
             self.reserved.pop(partition, None)
             self.log_starts.pop(partition, None)
-            for offsets in self.group_offsets.values():
-                offsets.pop(partition, None)
+            for known in (*self.group_offsets.values(), *self.commit_numbers.values()):
+                known.pop(partition, None)
         self.replication.apply_topic_deleted(name)
         self._remember(request)
 
@@ -236,6 +240,7 @@ class MetadataImage:
         else:
             self.group_logs[name] = attrs.evolve(stored, assignor=config.assignor)
         self.group_offsets.setdefault(name, {})
+        self.commit_numbers.setdefault(name, {})
         self._remember(request)
 
     def _apply_restored(self, groups: tuple[str, ...]) -> None:
@@ -270,13 +275,20 @@ class MetadataImage:
         self, group: str, epoch: int, broker: str | None, coordinator: str | None
     ) -> None:
         placement = self.coordinators[group]
+        if placement.epoch != epoch:
+            self.commit_numbers[group].clear()  # the next coordinator begins anew
         placement.epoch, placement.broker = epoch, broker
         placement.ref = self._ref(coordinator)
 
-    def _apply_offsets(self, group: str, offsets: tuple[tuple[str, int, int], ...]) -> None:
-        known = self.group_offsets[group]
+    def _apply_offsets(
+        self, group: str, offsets: tuple[tuple[str, int, int], ...], commit: int
+    ) -> None:
+        """Keep committed offsets; one that comes after a later commit does not count."""
+        known, numbers = self.group_offsets[group], self.commit_numbers[group]
         for topic, number, offset in offsets:
-            known[TopicPartition(topic, number)] = offset
+            partition = TopicPartition(topic, number)
+            if commit >= numbers.get(partition, 0):
+                known[partition], numbers[partition] = offset, commit
 
     # Producers and requests
 
@@ -303,9 +315,10 @@ def coordinator_entry(group: str, placement: Placement) -> Entry:
     return ("coordinator", group, placement.epoch, placement.broker, _name(placement.ref))
 
 
-def offsets_entry(group: str, offsets: Iterable[tuple[TopicPartition, int]]) -> Entry:
-    """Describe committed offsets."""
-    return ("offsets", group, tuple((*partition, offset) for partition, offset in offsets))
+def offsets_entry(group: str, offsets: Iterable[tuple[TopicPartition, int]], commit: int) -> Entry:
+    """Describe the offsets of a commit with its number."""
+    changed = tuple((*partition, offset) for partition, offset in offsets)
+    return ("offsets", group, changed, commit)
 
 
 def _name(ref: Ref | None) -> str | None:

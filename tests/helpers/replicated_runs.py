@@ -24,9 +24,10 @@ from wavetank.actors.broker.broker import Broker
 from wavetank.actors.broker.controller import Controller
 from wavetank.actors.broker.partition import Partition
 from wavetank.model.disk import DiskModel
-from wavetank.model.messages.client import Claimed, Fetched, FoundOffset
+from wavetank.model.messages.client import Claimed, FoundOffset
 from wavetank.model.messages.cluster import ShutDown
 from wavetank.model.messages.replication import ReplicaFetched, ReplicaLeads
+from wavetank.model.messages.share import Acquire, Acquired
 from wavetank.model.network import Verdict
 
 MORE: int = int(os.environ.get("REPLICATION", "0"))
@@ -46,19 +47,23 @@ STEPS = (
 DISK_FAULTS = ("fill", "fail writes", "fail syncs", "slow")
 
 
-def unreliable(share: float) -> wt.network.NetworkModel:
+class Unreliable:
     """A network that loses, duplicates and delays a share of all messages."""
-    usual = wt.network.uniform("100us", "1ms")
 
-    def decide(source: str, target: str, message: object, now_us: int, random: Random) -> Any:
-        delay_us = usual(source, target, message, now_us, random)
-        if not share or random.random() >= share:
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.usual = wt.network.uniform("100us", "1ms")
+
+    def __call__(
+        self, source: str, target: str, message: object, now_us: int, random: Random
+    ) -> Any:
+        delay_us = self.usual(source, target, message, now_us, random)
+        if not self.share or random.random() >= self.share:
             return delay_us
+        assert isinstance(delay_us, int)
         late_us = delay_us + random.randint(0, 20_000)
         fates = [(), (delay_us, late_us), (late_us,)]
         return Verdict(random.choice(fates), ordered=False)
-
-    return decide
 
 
 class ViolationError(AssertionError):
@@ -71,18 +76,23 @@ class Watch(Promises):
 
     leaders: dict[Any, str] = attrs.Factory(dict)
     """Who leads, by partition and epoch."""
+    acquires: dict[Any, int] = attrs.Factory(dict)
+    """The last request of each member of a group that acknowledges, by partition and member."""
     ends: dict[Any, list[tuple[int, int]]] = attrs.Factory(lambda: defaultdict(list))
     """The high watermarks that consumers of each partition were told, with their epochs."""
     agreed: dict[Any, list[Any]] = attrs.Factory(lambda: defaultdict(list))
     """What is committed at each offset, by partition."""
 
     def look(self, message: Any, sender: Any, receiver: Any) -> None:
+        if isinstance(message, Acquire):
+            self.acquires[receiver.actor.partition, sender.name] = message.request
+        elif isinstance(message, Acquired):
+            place = sender.host.actor.partition, receiver.ref.name
+            if message.request < self.acquires.get(place, 0):
+                return  # the member has given up on this answer
         super().look(message, sender, receiver)
         if isinstance(message, Claimed | FoundOffset):
             self.note_end(sender.host.actor, message.end_offset)
-        elif isinstance(message, Fetched) and message.batches:
-            last = message.batches[-1]
-            self.note_end(sender.host.actor, last.base_offset + last.count)
         elif isinstance(message, ReplicaLeads):
             self.note_leader(message.partition, message.leader_epoch, message.ref)
         elif isinstance(message, ReplicaFetched):
@@ -99,7 +109,7 @@ class Watch(Promises):
         """Note where the log ends, as a consumer is told in some epoch."""
         known = self.ends[replica.partition]
         for epoch, told in known:
-            if epoch <= replica.epoch and end < told and False:
+            if epoch <= replica.epoch and end < told:
                 self.broken.append(f"visible end: {replica.partition}: {end} after {told}")
         known[:] = [(epoch, told) for epoch, told in known if epoch != replica.epoch]
         known.append((replica.epoch, end))
@@ -136,6 +146,7 @@ class ReplicatedRun:
         """Whether only processes die, and as many at once as the dice say."""
         count = dice.randint(3, 5)
         self.controllers = dice.choice([1, 3])
+        self.network = Unreliable(dice.choice([0.0, 0.0, 0.02, 0.1]))
         options: dict[str, Any] = {}
         if self.storage == "disk":
             options = {
@@ -151,7 +162,7 @@ class ReplicatedRun:
             }  # fmt: skip
         self.cluster = cluster = wt.Cluster.simulated(
             seed, brokers=count, controllers=self.controllers, storage=self.storage,
-            network=unreliable(dice.choice([0.0, 0.0, 0.02, 0.1])), min_insync_replicas=2,
+            network=self.network, min_insync_replicas=2,
             broker_heartbeat_interval_ms=150, broker_session_timeout_ms=600,
             controller_quorum_election_timeout_ms=200, controller_quorum_fetch_timeout_ms=400,
             replica_lag_time_max_ms=dice.choice([300, 1_000]),
@@ -448,6 +459,7 @@ class ReplicatedRun:
     def repair(self) -> None:
         """End all faults, and start everything that is down."""
         self.log.append(f"{self.cluster.now:.6f} repair")
+        self.network.share = 0.0
         self.heal_links()
         self.heal_disks()
         self.resume()
