@@ -84,7 +84,8 @@ def commit_with_too_few_in_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def join_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReplicaSet, "epoch_start", property(lambda self: 0, lambda self, value: None))
+    nothing = property(lambda self: 0, lambda self, value: None)
+    patch.setattr(ReplicaSet, "epoch_start", nothing, raising=False)
 
 
 def join_without_the_changes(patch: pytest.MonkeyPatch) -> None:
