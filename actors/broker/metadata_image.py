@@ -309,9 +309,7 @@ def coordinator_entry(group: str, placement: Placement) -> Entry:
     return ("coordinator", group, placement.epoch, placement.broker, _name(placement.ref))
 
 
-def offsets_entry(
-    group: str, offsets: Iterable[tuple[TopicPartition, int]], commit: int
-) -> Entry:
+def offsets_entry(group: str, offsets: Iterable[tuple[TopicPartition, int]], commit: int) -> Entry:
     """Describe the offsets of a commit with its number."""
     changed = tuple((*partition, offset) for partition, offset in offsets)
     return ("offsets", group, changed, commit)

@@ -1,4 +1,4 @@
-"""Random runs of clusters with replicas keep all promises, and notice each safeguard that is missing.
+"""Random runs of clusters with replicas keep all promises, and notice each missing safeguard.
 
 The runs and the invariants are in helpers/replicated_runs.py. `make test-replication` tries 2,000
 seeds, and looks for a seed that notices each safeguard among the first 200.
@@ -314,7 +314,10 @@ def obey_controllers_of_old_terms(patch: pytest.MonkeyPatch) -> None:
 
 def carry_out_overtaken_orders(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        Broker, "last_orders", property(lambda self: (0, 0), lambda self, value: None), raising=False
+        Broker,
+        "last_orders",
+        property(lambda self: (0, 0), lambda self, value: None),
+        raising=False,
     )
 
 
