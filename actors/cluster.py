@@ -20,14 +20,21 @@ from ..model.durations import Duration, format_duration, to_us
 from ..model.errors import BadValueError, UnknownNameError, WavetankError
 from ..model.messages.client import Fetch, Inspect, OutOfRange, PartitionView, RecordsDamaged
 from ..model.messages.cluster import (
+    Administer,
+    ControllerView,
     CreateGroup,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DescribeCluster,
+    DescribeController,
+    ElectLeaders,
     GetMetadata,
     GroupConfig,
     Metadata,
     NotController,
+    ReassignPartition,
+    RemoveBroker,
     RequestRefused,
     Reservation,
 )
@@ -43,7 +50,6 @@ from ..model.settings import (
     describe_ignored,
 )
 from ..model.topics import Cleanup, Topic, TopicPartition
-from ..model.views import ClusterView, TopicView
 from ..strategies.assignment import EVERYONE, resolve
 from ..strategies.partitioning import partitioner as resolve_partitioner
 from .broker.broker import Broker
@@ -56,6 +62,7 @@ from .client.load_generator import LoadGenerator
 from .client.payload_client import fetch_payload
 from .client.producer import Producer
 from .controller_finder import ControllerFinder
+from .descriptions import describe_cluster, describe_replicas, describe_topic
 from .engine.live import LiveSystem
 from .engine.simulated import SimulatedSystem
 from .groups import ConsumerGroup, check_policy
@@ -69,6 +76,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..model.log.record import Record
+    from ..model.messages.cluster import AdminOrder, ClusterDescription
+    from ..model.views import ClusterView, PartitionReplicas, TopicView
     from ..strategies.network import NetworkModel
     from ..strategies.workload import Load
     from .client.worker import OnHandlerError
@@ -194,10 +203,13 @@ class Cluster:
         self.racks = None if racks is None else tuple(racks)
         """Racks that the brokers stand in, in turn."""
         self.brokers: list[str] = []
-        """Names of all brokers that were started."""
+        """Names of all brokers that were started and not removed by `remove_broker`."""
+        self._broker_numbers = count()
         for _ in range(brokers):
             self._spawn_broker()
         self._wait_for_brokers(self.brokers)
+        if self._last_metadata.topics:  # those of an earlier process are read first
+            self._wait_until(lambda: all(each.ref for each in self.metadata().leaders.values()))
         if any(topic.payloads == "external" for topic in self._last_metadata.topics.values()):
             self._payload_store()  # topics of an earlier process
 
@@ -247,7 +259,8 @@ class Cluster:
         Args:
             seed: Seed of all random numbers.
             brokers: Number of brokers, named broker-0, broker-1 and so on.
-            racks: Names of racks. The brokers stand in them in turn, and replicas are spread over them.
+            racks: Names of racks. The brokers stand in them in turn, and replicas are spread over
+                them.
             controllers: Number of controllers: 1, named controller, or 3 or 5, named controller-0
                 and so on. They agree by Raft; more than half of them have to run.
             network: Decides what happens to each message between nodes; by default all arrive
@@ -284,8 +297,8 @@ class Cluster:
                 other can. Records are lost then.
             auto_leader_rebalance_enable: Whether preferred leaders lead again after a while.
             leader_imbalance_check_interval_seconds: Time between two checks for other leaders.
-            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in percent,
-                that is left as it is.
+            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in
+                percent, that is left as it is.
             storage: Where partitions keep their records. "disk": on the broker's disk, as in Kafka.
                 While the broker is down, they wait for it. "memory": they are lost with their
                 broker, and another one takes over empty.
@@ -338,9 +351,11 @@ class Cluster:
             timer_jitter_percent=timer_jitter_percent,
         )
         return cls(
-            SimulatedSystem, seed, settings, brokers=brokers, racks=racks, controllers=controllers,
-            network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
-            payload_dir=payload_dir, on_handler_error=on_handler_error, disk=disk,
+            SimulatedSystem, seed, settings, brokers=brokers, racks=racks,
+            controllers=controllers, network=network, out=out, scenario=scenario,
+            listener=listener, keep=keep, observe=observe, payload_dir=payload_dir,
+            on_handler_error=on_handler_error,
+            disk=disk,
         )  # fmt: skip
 
     @classmethod
@@ -420,8 +435,8 @@ class Cluster:
                 other can. Records are lost then.
             auto_leader_rebalance_enable: Whether preferred leaders lead again after a while.
             leader_imbalance_check_interval_seconds: Time between two checks for other leaders.
-            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in percent,
-                that is left as it is.
+            leader_imbalance_per_broker_percentage: Share of such partitions of a broker, in
+                percent, that is left as it is.
             storage: Where partitions keep their records: "disk", in the `data_dir`, or "memory".
                 By default "disk" if there is a `data_dir`, else "memory".
             flush: When records on a disk count as stored: "interval", once they are written, or
@@ -474,9 +489,11 @@ class Cluster:
             timer_jitter_percent=timer_jitter_percent,
         )
         return cls(
-            LiveSystem, seed, settings, brokers=brokers, racks=racks, controllers=controllers,
-            network=network, out=out, scenario=scenario, listener=listener, keep=keep, observe=observe,
-            payload_dir=payload_dir, on_handler_error=on_handler_error, data_dir=data_dir,
+            LiveSystem, seed, settings, brokers=brokers, racks=racks,
+            controllers=controllers, network=network, out=out, scenario=scenario,
+            listener=listener, keep=keep, observe=observe, payload_dir=payload_dir,
+            on_handler_error=on_handler_error,
+            data_dir=data_dir,
         )  # fmt: skip
 
     # Time and events
@@ -574,6 +591,89 @@ class Cluster:
         self._wait_for_brokers([name])
         return name
 
+    def remove_broker(self, name: str, timeout: Duration | None = None) -> None:
+        """Remove a broker for good: others get its replicas, then it is shut down and forgotten.
+
+        One that has crashed is forgotten once its replicas are replaced by copies of others.
+
+        Args:
+            name: Name of the broker.
+            timeout: How long to wait at most; by default 120 seconds. It is removed later, too.
+
+        Raises:
+            BadValueError: There is no such broker, or one of its replicas can go nowhere: all other
+                brokers have one, or the partition has no leader to copy it from.
+            Timeout: It was not removed in time.
+        """
+        self._administer(RemoveBroker(name))
+
+        def is_gone() -> bool:
+            ref = self.system.refs[name]
+            node = self.system.nodes[name]
+            has_stopped = not ref.is_alive() or node.state != "up"
+            return has_stopped and name not in self._description().brokers
+
+        self._wait_until(is_gone, REQUEST_TIMEOUT_S if timeout is None else timeout)
+        self.brokers.remove(name)
+
+    def elect_preferred(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Let preferred leaders lead: the first replica of each partition. Returns when they do.
+
+        By itself a cluster does it every `leader_imbalance_check_interval_seconds`.
+
+        Args:
+            partitions: The partitions; by default all whose preferred leader is in sync.
+
+        Raises:
+            BadValueError: There is no such partition, or its preferred leader cannot lead now.
+        """
+        chosen = None if partitions is None else tuple(partitions)
+        self._administer(ElectLeaders(chosen))
+
+    def elect_unclean(self, partition: TopicPartition) -> None:
+        """Let any running replica lead a partition without a leader. Returns when it does.
+
+        Records that only the others have are lost, and recorded as such.
+
+        Raises:
+            BadValueError: There is no such partition, it has a leader, or no replica runs.
+        """
+        self._administer(ElectLeaders((partition,), unclean=True))
+
+    def reassign(
+        self, partition: TopicPartition, brokers: Sequence[str], *, throttle: int | None = None
+    ) -> None:
+        """Begin to move a partition to other brokers, or to another number of them (KIP-455).
+
+        New replicas copy the records from the leader. When all are in sync, those that are not
+        wanted any more end. `replicas` shows how far it is. A reassignment that is under way is
+        replaced.
+
+        Args:
+            partition: The partition.
+            brokers: Names of the brokers that are to have a replica, the preferred leader first.
+            throttle: Bytes per second that the leader gives to replicas which are not in sync, all
+                together; by default there is no limit.
+
+        Raises:
+            BadValueError: There is no such partition or broker, a broker is named twice or is
+                being removed, or none is named.
+        """
+        if throttle is not None:
+            check_whole("throttle", throttle, 1)
+        if isinstance(brokers, str):
+            raise BadValueError(f"brokers = {brokers!r}: expected a list of names")
+        self._administer(ReassignPartition(partition, tuple(brokers), throttle))
+
+    def cancel_reassignment(self, partition: TopicPartition) -> None:
+        """Go back to the replicas that a partition had before its reassignment began.
+
+        Raises:
+            BadValueError: There is no such partition, it is not being reassigned, or only replicas
+                that the reassignment adds are in sync.
+        """
+        self._administer(ReassignPartition(partition, None))
+
     def create_topic(
         self,
         name: str,
@@ -665,6 +765,11 @@ class Cluster:
         """Add partitions to a topic, without waiting for them."""
         request = CreatePartitions(next(self._requests), name, partitions)
         self._finder.current.ask(request, block=False)
+
+    def _begin_to_elect_preferred(self) -> None:
+        """Let preferred leaders lead, without waiting for them."""
+        order = Administer(next(self._requests), ElectLeaders(None))
+        self._finder.current.ask(order, block=False)
 
     # Clients
 
@@ -781,13 +886,15 @@ class Cluster:
     # Descriptions
 
     def metadata(self) -> Metadata:
-        """Get the metadata from the active controller: brokers, topics, leaders and coordinators."""
+        """Get the active controller's metadata: brokers, topics, leaders and coordinators."""
         metadata: Metadata = self._ask_controller(GetMetadata())
         self._last_metadata = metadata
         return metadata
 
     def topic(self, name: str, limit: int = 100) -> TopicView:
-        """Describe a topic: its partitions and their last records.
+        """Describe a topic: its partitions, their replicas and their last records.
+
+        It waits for nothing that is down: of a partition whose leader is, it shows the replicas.
 
         Args:
             name: Name of the topic.
@@ -798,16 +905,7 @@ class Cluster:
             BadValueError: `limit` is not a whole number.
         """
         check_whole("limit", limit)
-        metadata = self.metadata()
-        if name not in metadata.topics:
-            raise UnknownNameError("topic", name, metadata.topics)
-        views, contents = [], []
-        for number in range(metadata.partitions(name)):
-            view = self.inspect(TopicPartition(name, number))
-            first = max(view.start_offset, view.end_offset - limit)
-            views.append(view)
-            contents.append(tuple(self.read(view.partition, first, view.end_offset)))
-        return TopicView(metadata.topics[name], tuple(views), tuple(contents))
+        return describe_topic(self, name, limit)
 
     def read(self, partition: TopicPartition, offset: int, end: int) -> Iterator[Record]:
         """Read records of a partition without a group, so that no group's position moves.
@@ -884,12 +982,34 @@ class Cluster:
         return fetch_payload(self.payload_store, record)
 
     def describe(self) -> ClusterView:
-        """Describe brokers, topics, partitions with their leaders, groups with owners and lag."""
-        metadata = self.metadata()
-        partitions = tuple(self.inspect(tp) for tp in sorted(metadata.leaders))
-        groups = tuple(group.describe() for group in self.groups.values())
-        lags = {name: group.lag() for name, group in self.groups.items()}
-        return ClusterView(metadata.brokers, metadata.topics, partitions, groups, lags)
+        """Describe brokers, topics, partitions with their replicas, groups with owners and lag.
+
+        It waits for nothing that is down, except for an active controller.
+        """
+        return describe_cluster(self)
+
+    def replicas(self, partition: TopicPartition) -> PartitionReplicas:
+        """Describe the replicas of a partition; it need not have a leader.
+
+        Raises:
+            UnknownNameError: There is no such partition.
+        """
+        check_whole("partition", partition.partition)
+        return describe_replicas(self, self._description(), [partition])[0]
+
+    def quorum(self) -> tuple[ControllerView, ...]:
+        """Describe each controller: its state, its term and how much of the log it has."""
+        return tuple(map(self._describe_controller, self.controllers))
+
+    def _describe_controller(self, controller: Ref) -> ControllerView:
+        state: str = self.system.node(controller.name).state
+        if state == "up":
+            try:
+                view: ControllerView = controller.ask(DescribeController(), timeout=ATTEMPT_S)
+                return view
+            except (ActorDeadError, Timeout):
+                state = "stopped"
+        return ControllerView(controller.name, state)
 
     def inspect(self, partition: TopicPartition) -> PartitionView:
         """Describe a partition, once it has a leader.
@@ -938,6 +1058,11 @@ class Cluster:
         self._wait_until(is_there)
         return found[0]  # type: ignore[no-any-return]
 
+    def _description(self) -> ClusterDescription:
+        """Brokers and replicas as the active controller knows them."""
+        description: ClusterDescription = self._ask_controller(DescribeCluster())
+        return description
+
     def _set_assignor(self, group: str, assignor: Any) -> None:
         resolve(assignor)
         self.coordinator(group).ask(SetAssignor(assignor), timeout=REQUEST_TIMEOUT_S)
@@ -968,8 +1093,7 @@ class Cluster:
             try:
                 answer = controller.ask(message, timeout=wait_s)
             except (ActorDeadError, Timeout):
-                is_over = system.now_us >= deadline_us
-                if is_over or not any(ref.is_alive() for ref in self.controllers):
+                if len(self.controllers) == 1 or not self._has_controller():
                     raise
                 finder.give_up()
             else:
@@ -978,7 +1102,14 @@ class Cluster:
                     return answer
                 if finder.refused(controller, answer.active):
                     continue
+            if system.now_us >= deadline_us:
+                wait = format_duration(to_us(REQUEST_TIMEOUT_S, "timeout"), exact=True)
+                raise Timeout(f"no active controller has answered within {wait}")
             system.run(for_=CHECK_INTERVAL)
+
+    def _has_controller(self) -> bool:
+        """Whether any controller runs."""
+        return any(controller.is_alive() for controller in self.controllers)
 
     def _order(self, order: object) -> None:
         answer = self._ask_controller(order)
@@ -986,8 +1117,11 @@ class Cluster:
             raise BadValueError(answer.reason)
         self._last_metadata = answer.metadata
 
+    def _administer(self, order: AdminOrder) -> None:
+        self._order(Administer(next(self._requests), order))
+
     def _spawn_broker(self) -> str:
-        name = f"broker-{len(self.brokers)}"
+        name = f"broker-{next(self._broker_numbers)}"
         self._start_broker(name)
         self.brokers.append(name)
         return name

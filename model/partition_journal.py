@@ -12,6 +12,7 @@ a cursor are stored as calls of its methods, because a cursor does the same with
 | cursor, name, fields | a group's cursor |
 | change, name, method, arguments | a change of a cursor |
 | commit, group, offset, epoch | a group's committed offset, as its coordinator said |
+| claim, group, member, generation | the owner of the partition in a group that commits |
 | terms, name, fields | the settings of a group that acknowledges |
 | acquired, name, member, request, ranges | the last answer to a member; without ranges: none |
 | forget, name | a group is gone |
@@ -127,6 +128,9 @@ class JournaledState:
         cursor.commit(offset)
         cursor.coordinator_epoch = epoch
 
+    def _apply_claim(self, group: str, member: str, generation: int) -> None:
+        self._cursors.setdefault(group, Cursor()).claim(member, generation)
+
     def _apply_terms(self, name: str, fields: dict[str, Any]) -> None:
         self._terms[name] = SubscriptionConfig(**fields)
         self._acquired.setdefault(name, {})
@@ -153,7 +157,7 @@ class JournaledState:
         for known in (
             self._cursors, self._terms, self._acquired, self._leases, self._reservations
         ):  # fmt: skip
-            known.clear()  # type: ignore[attr-defined]
+            known.clear()
 
     def _apply_unreserve(self, group: str) -> None:
         self._reservations.pop(group, None)

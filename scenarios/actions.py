@@ -23,6 +23,7 @@ from ..model.messages import cluster as cluster_messages
 from ..model.messages.client import JoinGroup, LeaveGroup, SetRunning, SetServiceFactor
 from ..model.messages.group import SetAssignor
 from ..model.settings import ConsumerSettings
+from ..model.topics import TopicPartition
 from ..strategies.assignment import ASSIGNORS
 from .files import check
 
@@ -42,6 +43,7 @@ __all__ = [
     "Cut",
     "Delay",
     "Disturb",
+    "ElectPreferred",
     "FailSyncs",
     "FailWrites",
     "FillDisk",
@@ -51,6 +53,8 @@ __all__ = [
     "Pause",
     "PowerLoss",
     "Rate",
+    "Reassign",
+    "RemoveBroker",
     "Replay",
     "Restart",
     "Resume",
@@ -108,6 +112,9 @@ class Action:
             )
 
 
+ACTIVE_CONTROLLER: Final = "controller:active"
+"""The target that stands for the active controller."""
+
 ACTIONS: Final[dict[str, type[Action]]] = {}
 """All actions by their names in scenario files."""
 
@@ -124,7 +131,7 @@ def register(action: type[_A]) -> type[_A]:
 
 
 @attrs.frozen
-class _NodeAction(Action):
+class NodeAction(Action):
     """An action on nodes."""
 
     expected_target: ClassVar[str] = "a node"
@@ -169,7 +176,7 @@ def _unknown_node(field: str, pattern: str, action: Action, scenario: "Scenario"
 
 
 @attrs.frozen
-class _TemporaryNodeAction(_NodeAction):
+class _TemporaryNodeAction(NodeAction):
     """An action on nodes that can be undone after a while."""
 
     for_: Duration | None = attrs.field(
@@ -198,8 +205,8 @@ class Crash(_TemporaryNodeAction):
     do: ClassVar[str] = "crash"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
-        """All nodes, and the controller if it has a disk to return from."""
-        return [*scenario.nodes(), *scenario.disk_nodes()]
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
 
     def apply(self, run: "Runner") -> None:
         """Crash the node."""
@@ -212,14 +219,14 @@ class Crash(_TemporaryNodeAction):
 
 @register
 @attrs.frozen
-class Restart(_NodeAction):
+class Restart(NodeAction):
     """Restart a node that has crashed or lost its power."""
 
     do: ClassVar[str] = "restart"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
-        """All nodes, and the controller if it has a disk to return from."""
-        return [*scenario.nodes(), *scenario.disk_nodes()]
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
 
     def apply(self, run: "Runner") -> None:
         """Restart the node; earlier `slow` and `rate` actions still apply to it."""
@@ -268,7 +275,7 @@ class Stop(_TemporaryNodeAction):
 
 @register
 @attrs.frozen
-class Start(_NodeAction):
+class Start(NodeAction):
     """Start a stopped node."""
 
     do: ClassVar[str] = "start"
@@ -312,6 +319,10 @@ class Pause(_TemporaryNodeAction):
 
     do: ClassVar[str] = "pause"
 
+    def allowed(self, scenario: "Scenario") -> list[str]:
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
+
     def apply(self, run: "Runner") -> None:
         """Pause the node."""
         run.cluster.system.pause(self.target)
@@ -323,10 +334,14 @@ class Pause(_TemporaryNodeAction):
 
 @register
 @attrs.frozen
-class Resume(_NodeAction):
+class Resume(NodeAction):
     """Resume a paused node."""
 
     do: ClassVar[str] = "resume"
+
+    def allowed(self, scenario: "Scenario") -> list[str]:
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
 
     def apply(self, run: "Runner") -> None:
         """Resume the node."""
@@ -409,7 +424,7 @@ class Rate(_FactorAction):
 
 @register
 @attrs.frozen
-class Skew(_NodeAction):
+class Skew(NodeAction):
     """Set a node's clock wrong by `offset`, and let it drift."""
 
     do: ClassVar[str] = "skew"
@@ -417,6 +432,10 @@ class Skew(_NodeAction):
     """How far ahead the clock is; negative: behind."""
     drift_ppm: int = attrs.field(default=0, validator=check.whole(-999_999, 999_999), kw_only=True)
     """How fast the clock drifts, in parts per million."""
+
+    def allowed(self, scenario: "Scenario") -> list[str]:
+        """All nodes, and the controllers."""
+        return [*scenario.nodes(), *scenario.controller_targets()]
 
     def apply(self, run: "Runner") -> None:
         """Skew the clock."""
@@ -427,14 +446,14 @@ class Skew(_NodeAction):
 
 
 @attrs.frozen
-class _DiskAction(_NodeAction):
+class _DiskAction(NodeAction):
     """An action on the disks of nodes."""
 
-    expected_target: ClassVar[str] = "a broker or the controller: other nodes have no files"
+    expected_target: ClassVar[str] = "a broker or a controller: other nodes have no files"
 
     def allowed(self, scenario: "Scenario") -> list[str]:
         """The nodes with files."""
-        return scenario.disk_nodes()
+        return [*scenario.disk_nodes(), ACTIVE_CONTROLLER]
 
     def problems(self, scenario: "Scenario") -> Problems:
         """Find a cluster that keeps nothing on its disks."""
@@ -672,7 +691,8 @@ class Disturb(_LinkFault):
         )  # fmt: skip
 
 
-# The cluster. Nothing is awaited: brokers may be down, and waiting would delay later actions.
+# The cluster. Nothing is awaited that needs brokers: they may be down, and waiting would delay
+# later actions.
 
 
 @register
@@ -750,6 +770,93 @@ class AddBroker(Action):
         for _ in range(self.count):
             name = run.cluster._spawn_broker()
             run.cluster.system.note_change(kinds.NODE_STARTED, name)
+
+
+@register
+@attrs.frozen
+class RemoveBroker(NodeAction):
+    """Remove a broker for good: others get its replicas, and then it is shut down."""
+
+    do: ClassVar[str] = "remove_broker"
+    expected_target: ClassVar[str] = "a broker"
+
+    def allowed(self, scenario: "Scenario") -> list[str]:
+        """Brokers."""
+        return scenario.broker_nodes()
+
+    def problems(self, scenario: "Scenario") -> Problems:
+        """Find a removal that leaves too few brokers for the replicas of a topic."""
+        yield from super().problems(scenario)
+        gone = {
+            name
+            for action in scenario.timeline
+            if isinstance(action, RemoveBroker) and action.at_us <= self.at_us
+            for name in scenario.matching(action.target, action.at_us)
+        }
+        left = len(set(scenario.broker_nodes(self.at_us)) - gone)
+        most = max((plan.replication_factor or 1 for plan in scenario.topics), default=1)
+        if left < most:
+            why = f"expected at least {most} brokers that stay, for the replicas of each partition"
+            yield "target", BadValueError(f"target = {self.target!r}: {why}, not {left}")
+
+    def apply(self, run: "Runner") -> None:
+        """Tell the controller to remove the broker."""
+        run.cluster._administer(cluster_messages.RemoveBroker(self.target))
+        run.cluster.system.note_change(kinds.NODE_STOPPED, self.target)
+
+
+@register
+@attrs.frozen
+class ElectPreferred(Action):
+    """Let the preferred leaders of all partitions lead again, where they are in sync."""
+
+    do: ClassVar[str] = "elect_preferred"
+
+    def apply(self, run: "Runner") -> None:
+        """Tell the controller."""
+        run.cluster._begin_to_elect_preferred()
+
+
+@register
+@attrs.frozen
+class Reassign(Action):
+    """Move a partition to other brokers."""
+
+    do: ClassVar[str] = "reassign"
+    topic: str = attrs.field(validator=check.name, kw_only=True)
+    """The topic of the partition."""
+    partition: int = attrs.field(validator=check.whole(0), kw_only=True)
+    """The number of the partition."""
+    brokers: tuple[str, ...] = attrs.field(
+        converter=check.as_tuple, validator=check.names, kw_only=True
+    )
+    """The brokers that are to have a replica, the preferred leader first."""
+    throttle: int | None = attrs.field(
+        default=None, validator=check.maybe(check.whole(1)), kw_only=True
+    )
+    """The bytes per second that replicas get which are not in sync. `None`: no limit."""
+
+    def problems(self, scenario: "Scenario") -> Problems:
+        """Find an unknown partition, and brokers that do not exist or are named twice."""
+        yield from super().problems(scenario)
+        names = [plan.name for plan in scenario.topics]
+        if self.topic not in names:
+            yield "topic", UnknownNameError("topic", self.topic, names)
+        elif self.partition >= (most := scenario.most_partitions(self.topic)):
+            text = f"partition = {self.partition}: expected less than {most}"
+            yield "partition", BadValueError(text)
+        known = scenario.broker_nodes(self.at_us)
+        for place, broker in enumerate(self.brokers):
+            if broker not in known:
+                yield f"brokers[{place}]", UnknownNameError("broker", broker, known)
+        if len(set(self.brokers)) < len(self.brokers):
+            text = f"brokers = {list(self.brokers)!r}: expected each broker once"
+            yield "brokers", BadValueError(text)
+
+    def apply(self, run: "Runner") -> None:
+        """Tell the controller to begin."""
+        partition = TopicPartition(self.topic, self.partition)
+        run.cluster.reassign(partition, self.brokers, throttle=self.throttle)
 
 
 @register

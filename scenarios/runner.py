@@ -25,7 +25,15 @@ from ..actors.groups import check_handler
 from ..model.errors import BadValueError, ScenarioError, WavetankError
 from ..model.settings import ClusterSettings, from_mapping, ignored_settings
 from ..model.summary.counters import Counters
-from .actions import timeline
+from .actions import (
+    ACTIVE_CONTROLLER,
+    Action,
+    HealDisk,
+    NodeAction,
+    Restart,
+    Resume,
+    timeline,
+)
 from .capacity import resolution_us
 from .files.scenario_file import to_dict
 from .objectives import ObjectiveResult, evaluate
@@ -212,6 +220,8 @@ class Runner:
         """The factor on each scaled producer's rate; it outlasts a restart."""
         self.requested_rate_factors: dict[str, float] = {}
         """The product of all factors that the timeline asked for, refused ones included."""
+        self.disturbed = ACTIVE_CONTROLLER
+        """The controller that was the active one when something was done to it last."""
         self.skipped: list[str] = []
         """The actions that were impossible at their time, and why."""
 
@@ -225,8 +235,9 @@ class Runner:
         with self.explaining_timeouts():
             self.cluster = Cluster(
                 engine, scenario.seed, loaded.settings,
-                brokers=plan.brokers, network=plan.latency.network(), disk=plan.disk,
-                scenario=to_dict(scenario), observe=scenario.observe, **self.options,
+                brokers=plan.brokers, racks=plan.racks, controllers=plan.controllers,
+                network=plan.latency.network(), disk=plan.disk, scenario=to_dict(scenario),
+                observe=scenario.observe, **self.options,
             )  # fmt: skip
         with self.stopping_on_errors():
             self.cluster.warn_of_ignored(ignored_settings(to_dict(scenario)))
@@ -299,11 +310,25 @@ class Runner:
     def apply(self, at_us: int, action: Action) -> None:
         """Apply an action of the timeline; one that is impossible now is skipped with a warning."""
         try:
-            action.apply(self)
+            self.with_target(action).apply(self)
         except (WavetankError, ActorDeadError) as error:
             text = f"{at_us / 1e6:g} s: {action.do}: {error}"
             logger.warning("skipped: %s", text)
             self.skipped.append(text)
+
+    def with_target(self, action: Action) -> Action:
+        """Replace the name for the active controller by that of the one that is active now.
+
+        What undoes an action is for the one that it was done to.
+        """
+        if not isinstance(action, NodeAction) or action.target != ACTIVE_CONTROLLER:
+            return action
+        if not isinstance(action, Restart | Resume | HealDisk):
+            active = [view for view in self.cluster.quorum() if view.is_active]
+            if not active:
+                raise BadValueError("no controller is active")
+            self.disturbed = max(active, key=lambda view: view.term).name
+        return attrs.evolve(action, target=self.disturbed)
 
     def is_up(self, node: str) -> bool:
         """Whether a node is not crashed."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
+from ..actors.cluster import QUORUMS, controller_names
 from ..model.disk import DiskModel
 from ..model.durations import Duration, to_us
 from ..model.errors import BadValueError, UnknownNameError
@@ -22,7 +23,7 @@ from ..strategies.assignment import ASSIGNORS
 from ..strategies.network import NetworkModel, constant, lognormal, uniform
 from ..strategies.partitioning import PARTITIONERS
 from ..strategies.workload import FixedSize, KeyModel, Load, NoKeys, ServiceTime, SizeModel
-from .actions import Action, AddBroker, AddConsumers, AddPartitions, Problems
+from .actions import ACTIVE_CONTROLLER, Action, AddBroker, AddConsumers, AddPartitions, Problems
 from .files import check
 
 StartPosition: TypeAlias = Literal["earliest", "latest", "unconsumed"]
@@ -85,6 +86,11 @@ class ClusterPlan:
 
     brokers: int = attrs.field(default=1, validator=check.whole(1, check.MOST_NODES))
     """The number of brokers: `broker-0`, `broker-1`, …"""
+    racks: tuple[str, ...] | None = attrs.field(
+        default=None, converter=check.as_tuple, validator=check.maybe(check.names), kw_only=True
+    )
+    """The names of racks. Brokers stand in them in turn, and the replicas of a partition in as many
+    of them as can be. `None`: there are none."""
     latency: Latency = attrs.field(
         factory=ConstantLatency,
         validator=check.able("a model such as UniformLatency", "network"),
@@ -104,6 +110,9 @@ class ClusterPlan:
         factory=dict, converter=check.as_settings, validator=check.CLUSTER
     )
     """Fields of `ClusterSettings`."""
+    controllers: int = attrs.field(default=1, validator=check.number_in(QUORUMS))
+    """The number of controllers: 1, named `controller`, or 3 or 5, named `controller-0` and so on.
+    They agree by Raft: more than half of them have to run."""
 
     def storage_on(self, engine: Engine) -> Storage:
         """Where brokers keep records on an engine."""
@@ -145,9 +154,20 @@ class TopicPlan:
     """How many bytes a partition keeps. `None`: all."""
     retain_unconsumed: bool = attrs.field(default=True, validator=check.flag)
     """Whether records that a group has not consumed are kept all the same."""
+    replication_factor: int | None = attrs.field(
+        default=None, validator=check.maybe(check.whole(1, check.MOST_NODES))
+    )
+    """The number of replicas of each partition, each on another broker. `None`: the default of
+    `Cluster.create_topic`."""
+    min_insync_replicas: int | None = attrs.field(
+        default=None, validator=check.maybe(check.whole(1, check.MOST_NODES))
+    )
+    """The number of replicas that must be in sync for a record to be stored with acks = all.
+    `None`: that of the cluster's settings."""
 
     def __attrs_post_init__(self) -> None:
-        Topic(self.name, self.partitions, **self.options())
+        given = {key: value for key, value in self.options().items() if value is not None}
+        Topic(self.name, self.partitions, **given)
 
     def options(self) -> dict[str, Any]:
         """The keyword arguments for `Cluster.create_topic`."""
@@ -156,6 +176,8 @@ class TopicPlan:
             "retention": self.retention,
             "retention_bytes": self.retention_bytes,
             "retain_unconsumed": self.retain_unconsumed,
+            "replication_factor": self.replication_factor,
+            "min_insync_replicas": self.min_insync_replicas,
         }
 
 
@@ -394,7 +416,15 @@ class Scenario:
         """The nodes that keep something on a disk, or those that exist before a time."""
         if self.storage == "memory":
             return []
-        return ["controller", *self.broker_nodes(before_us)]
+        return [*self.controller_nodes(), *self.broker_nodes(before_us)]
+
+    def controller_nodes(self) -> list[str]:
+        """The controllers."""
+        return list(controller_names(self.cluster.controllers))
+
+    def controller_targets(self) -> list[str]:
+        """The controllers, and the name that stands for the active one at the time of an action."""
+        return [*self.controller_nodes(), ACTIVE_CONTROLLER]
 
     def _earlier(self, before_us: int | None) -> Iterator[Action]:
         return (a for a in self.timeline if before_us is None or a.at_us < before_us)
@@ -402,11 +432,13 @@ class Scenario:
     def matching(self, pattern: str, before_us: int | None = None) -> list[str]:
         """The nodes whose names match a pattern, of all or of those that exist before a time.
 
-        The controller, which only some actions can target, has to be named in full.
+        A pattern that begins with "controller" is for controllers; another one matches none.
         """
         nodes = self.nodes(before_us)
-        if pattern == "controller" and self.storage == "disk":
-            nodes = ["controller"]
+        if pattern.startswith("controller"):
+            nodes = [*nodes, *self.controller_nodes()]
+            if pattern == ACTIVE_CONTROLLER:
+                return [pattern]
         return [name for name in nodes if name == pattern or fnmatchcase(name, pattern)]
 
     def problems(self) -> Problems:
@@ -415,6 +447,7 @@ class Scenario:
         for key, problem in self.cluster.problems(self.engine):
             yield f"cluster.{key}", problem
         yield from self._warm_up_problems()
+        yield from self._replica_problems()
         topics = [plan.name for plan in self.topics]
         for index, producer in enumerate(self.producers):
             where = f"producers[{index}]"
@@ -435,6 +468,15 @@ class Scenario:
                 yield f"timeline[{index}].{field}", problem
         yield from self._unmatched_objectives()
 
+    def _replica_problems(self) -> Problems:
+        """Find topics with more replicas than there are brokers."""
+        brokers = self.cluster.brokers
+        for index, topic in enumerate(self.topics):
+            factor = topic.replication_factor
+            if factor is not None and factor > brokers:
+                text = f"replication_factor = {factor}: expected at most {brokers}, the number of "
+                yield f"topics[{index}].replication_factor", BadValueError(f"{text}brokers")
+
     def _warm_up_problems(self) -> Problems:
         """Find a warm-up that leaves nothing to measure, and limits that begin within it."""
         if self.warm_up_us and self.warm_up_us >= self.duration_us:
@@ -453,7 +495,7 @@ class Scenario:
             "producers": [(plan.name, plan.names()) for plan in self.producers],
             "groups": [(plan.name, self.consumers_of(plan)) for plan in self.groups],
         }
-        taken = dict.fromkeys(["controller", *self.broker_nodes()], "node")
+        taken = dict.fromkeys([*self.controller_nodes(), *self.broker_nodes()], "node")
         for topic in self.topics:
             own = numbered(topic.name, range(self.most_partitions(topic.name)))
             taken |= dict.fromkeys(own, "partition")

@@ -38,7 +38,6 @@ from ...model.messages.replication import (
     ReplicaOrder,
     ReplicaOrders,
     ReplicaOrdersDone,
-    replica_name,
 )
 from ..controller_finder import ControllerFinder
 from ..engine.actor import Actor, Ended, receives
@@ -159,13 +158,14 @@ class Broker(Actor):
         if term < self.term:
             return False
         self.term = term
+        if self.sender in self.finder.controllers:
+            self.finder.found(self.sender)
         return True
 
     @receives(BrokerAlive)
     def on_alive(self, alive: BrokerAlive) -> None:
         if alive.life != self.life or not self.obeys(alive.term):
             return
-        self.finder.found(self.sender)
         self.epoch = alive.epoch
         if self.lost_lease:
             if alive.sent_us not in self.fence_requests:
@@ -174,14 +174,16 @@ class Broker(Actor):
             self.fence_requests.clear()
         lease_end_us = alive.sent_us + self.settings.broker_session_timeout_ms * 1_000
         self.lease_end_us = max(self.lease_end_us, lease_end_us)
-        if not self.has_lease and self.lease_end_us > self.now:
-            self.has_lease = True
-            self.on_lease_check(LeaseCheck())
+        if not self.has_lease:
+            if self.lease_end_us > self.now:
+                self.has_lease = True
+                self.on_lease_check(LeaseCheck())
+            else:
+                self.on_beat(BrokerHeartbeatDue())  # the answer took long
 
     @receives(BrokerUnknown)
     def on_unknown(self, unknown: BrokerUnknown) -> None:
         if unknown.epoch == self.epoch and self.obeys(unknown.term):
-            self.finder.found(self.sender)
             self.epoch = -1
             self.on_beat(BrokerHeartbeatDue())
 
@@ -267,10 +269,9 @@ class Broker(Actor):
         if partition in self.ending:
             self.waiting[partition] = order
             return
-        name = replica_name(partition, self.ref.name, self.life)
         ref = self.spawn(
-            Partition, name, order, self.ref, self.epoch, self.settings, self.finder.controllers,
-            self.audit,
+            Partition, order.address, order, self.ref, self.epoch, self.settings,
+            self.finder.controllers, self.audit,
         )  # fmt: skip
         self.replicas[partition] = Replica(ref, order)
 
@@ -299,10 +300,12 @@ class Broker(Actor):
 
     @receives(HostCoordinator)
     def on_coordinate(self, coordinate: HostCoordinator) -> None:
-        if not self.obeys(coordinate.term):
+        if not self.has_lease or not self.obeys(coordinate.term):
             return
         known = self.coordinators.get(coordinate.group)
         if known is None or known.epoch < coordinate.epoch:
+            if known is not None:
+                self.send(known.ref, Retire())
             epoch = f"@{coordinate.epoch}" if coordinate.epoch else ""
             ref = self.spawn(
                 Coordinator,

@@ -75,6 +75,10 @@ class BrokerOrders:
         """Begin with a process of a broker, which is told of everything."""
         self._brokers[name] = OrderedBroker(ref, epoch)
 
+    def remove_broker(self, name: str) -> None:
+        """Tell a broker nothing any more: it is gone for good."""
+        self._brokers.pop(name, None)
+
     def clear(self) -> None:
         """Tell nobody anything any more."""
         self._brokers.clear()

@@ -1,9 +1,10 @@
 """A controller: decides which brokers have a partition, and which one leads it.
 
-What it decides about brokers and partitions are the rules of model/consensus/replication_control.py;
-`PartitionDirector` carries them out. It also places the coordinator of each group on the broker that
-has the fewest. The network may lose its orders to brokers, so it repeats each one until it is
-answered; an order can be carried out twice without harm.
+What it decides about brokers and partitions follows the rules of
+model/consensus/replication_control.py; `PartitionDirector` carries them out. It also places the
+coordinator of each group on the broker that has the fewest. The network may lose its orders to
+brokers, so it repeats each one until it is answered; an order can be carried out twice without
+harm.
 
 One controller of a cluster is active, and the others stand by; `MetadataLog` tells them apart. All
 that has to outlive the active one is an entry of the log (`MetadataImage`). The rest, such as the
@@ -20,18 +21,25 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from ...model.consensus import messages as raft
+from ...model.consensus.administration import plan_order
 from ...model.consensus.effects import RaftSettings
-from ...model.errors import BadValueError
+from ...model.errors import BadValueError, WavetankError
 from ...model.events import kinds
 from ...model.messages.cluster import (
+    Administer,
     BrokerAlive,
     BrokerHeartbeat,
     BrokerUnknown,
+    ClusterDescription,
+    ControllerView,
     CoordinatorHosted,
     CreateGroup,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DescribeCluster,
+    DescribeController,
+    ElectLeaders,
     GetMetadata,
     GroupConfig,
     HostCoordinator,
@@ -218,13 +226,13 @@ class Controller(Actor):
 
     # The metadata log
 
-    @receives(raft.RequestVote)
-    @receives(raft.RequestVoteAnswer)
-    @receives(raft.AppendEntries)
-    @receives(raft.AppendEntriesAnswer)
-    @receives(raft.InstallSnapshot)
-    @receives(raft.InstallSnapshotAnswer)
-    @receives(raft.TimeoutNow)
+    @receives(raft.RequestVote)  # type: ignore[arg-type]
+    @receives(raft.RequestVoteAnswer)  # type: ignore[arg-type]
+    @receives(raft.AppendEntries)  # type: ignore[arg-type]
+    @receives(raft.AppendEntriesAnswer)  # type: ignore[arg-type]
+    @receives(raft.InstallSnapshot)  # type: ignore[arg-type]
+    @receives(raft.InstallSnapshotAnswer)  # type: ignore[arg-type]
+    @receives(raft.TimeoutNow)  # type: ignore[arg-type]
     @receives(raft.Observe)
     def on_raft_message(self, message: raft.RaftMessage) -> None:
         self.log.receive(message)
@@ -363,6 +371,15 @@ class Controller(Actor):
                 if placement.ref is not None:
                     self.log.promise(placement.ref, self.metadata())
 
+    @receives(DescribeController)
+    def on_describe(self, describe: DescribeController) -> None:
+        log = self.log.raft
+        assert log is not None
+        view = ControllerView(
+            self.ref.name, log.state.value, self.log.is_active, log.term, log.log.last_index
+        )
+        self.reply(view)
+
     # Producers
 
     @receives(InitProducer)
@@ -412,8 +429,9 @@ class Controller(Actor):
                 self.record(kinds.PARTITIONS_ADDED, topic=add.name, count=add.partitions)
 
     def refuse(self, reason: str) -> None:
-        """Refuse a request, if this is still the active controller, which can know."""
-        self.log.confirm(self.sender, RequestRefused(reason))
+        """Refuse a request, if what the refusal is based on holds."""
+        tell = self.log.confirm if self.log.is_committed else self.log.promise
+        tell(self.sender, RequestRefused(reason))
 
     def place_partitions(self, topic: Topic, numbers: range, request: int) -> bool:
         """Create partitions, and answer when all have leaders; return False if refused."""
@@ -553,6 +571,42 @@ class Controller(Actor):
                 self.log.promise(each.sender, RequestDone(self.metadata()))
         self.waiting = still_waiting
 
+    # Orders of users about leaders, replicas and brokers
+
+    @receives(DescribeCluster)
+    @when_active
+    def on_describe_cluster(self, describe: DescribeCluster) -> None:
+        known = self.image.replication
+        description = ClusterDescription(
+            self.ref.name,
+            self.log.term,
+            known.brokers,
+            known.topics,
+            known.partitions,
+            known.deletions,
+        )
+        self.log.confirm(self.sender, description)
+
+    @receives(Administer)
+    @when_active
+    def on_administer(self, administer: Administer) -> None:
+        order, beginning = administer.order, self.director.beginning
+        if administer.request not in self.image.requests:
+            try:
+                entries = plan_order(self.image.replication, order)
+            except WavetankError as error:
+                self.refuse(str(error))
+                return
+            self.change(("request", administer.request))
+            self.director.change(entries, "ordered by a user")
+            self.director.release_leaving()
+            self.publish_metadata()
+        missing: list[TopicPartition] = []
+        if isinstance(order, ElectLeaders):
+            missing = [tp for tp in order.partitions or beginning if tp in beginning]
+        self.waiting.append(WaitingRequest(self.sender, dict.fromkeys(missing)))
+        self.answer_waiting()
+
     # Leaders
 
     @receives(ChangesCommitted)
@@ -579,6 +633,8 @@ class Controller(Actor):
     @when_active
     def on_alter_partition(self, alter: AlterPartition) -> None:
         if self.director.on_alter(alter, self.sender):
+            self.continue_draining()
+            self.director.release_leaving()
             self.publish_metadata()
         else:
             self.director.flush()
@@ -607,7 +663,10 @@ class Controller(Actor):
     def least_busy(self) -> str | None:
         """The active broker that hosts the fewest coordinators."""
         brokers = self.image.replication.brokers.values()
-        load = {broker.name: 0 for broker in brokers if broker.is_active}
+        draining = self.director.draining
+        load = {
+            broker.name: 0 for broker in brokers if broker.is_active and broker.name not in draining
+        }
         for placement in self.image.coordinators.values():
             if placement.broker in load:
                 load[placement.broker] += 1
@@ -697,14 +756,18 @@ class Controller(Actor):
             # The coordinators of its earlier process are gone.
             self.replace_coordinators(name)
             self.place_coordinators()
+            self.continue_draining()
             self.publish_metadata()
 
     @receives(BrokerHeartbeat)
     @when_active
     def on_broker_heartbeat(self, beat: BrokerHeartbeat) -> None:
         known = self.image.replication.brokers.get(beat.broker)
+        if known is None and beat.wants_shutdown:  # it was removed, and must not register again
+            self.log.promise(self.sender, ShutdownAllowed(beat.epoch, self.log.term))
+            return
         if known is None or known.epoch != beat.epoch:
-            self.reply(BrokerUnknown(beat.epoch, self.log.term))
+            self.log.confirm(self.sender, BrokerUnknown(beat.epoch, self.log.term))
             return
         if known.fenced and known.stopping:
             # It was allowed to stop, or was lost meanwhile; the message may not have arrived.
@@ -716,9 +779,12 @@ class Controller(Actor):
         if known.fenced:
             self.director.heard(beat.broker)
             self.place_coordinators()
+            self.continue_draining()
             self.publish_metadata()
+        # A controller that is active no more must not renew leases: others take over when the
+        # active one has not heard from the broker for as long.
         self.director.heard_us[beat.broker] = self.now
-        self.log.promise(self.sender, self.alive(beat.broker, beat.sent_us))
+        self.log.confirm(self.sender, self.alive(beat.broker, beat.sent_us))
         if beat.wants_shutdown:
             self.drain(beat.broker)
 
@@ -733,6 +799,11 @@ class Controller(Actor):
         self.replace_coordinators(broker)
         self.publish_metadata()
         self.release_stopping()
+
+    def continue_draining(self) -> None:
+        """Go on with brokers that want to stop, as others may have what they have by now."""
+        for name in list(self.director.draining):
+            self.drain(name)
 
     def replace_coordinators(self, broker: str) -> None:
         """Place the coordinators of a broker on others, if there are any."""
@@ -756,6 +827,7 @@ class Controller(Actor):
                 if ref is not None:
                     self.log.promise(ref, ShutdownAllowed(broker.epoch, self.log.term))
                 self.publish_metadata()
+        self.director.release_leaving()
 
     @receives(BrokerLivenessCheck)
     @when_active
@@ -766,6 +838,7 @@ class Controller(Actor):
             self.publish_metadata()
         for partition in list(self.unreserved):
             self.order_reserve(partition)
+        self.director.release_leaving()
         self.repeat_orders()
 
     def fence(self, name: str, reason: str) -> None:
@@ -787,5 +860,5 @@ class Controller(Actor):
     def place_coordinators(self) -> None:
         """Place the coordinators that have had no broker so far."""
         for group, placement in self.image.coordinators.items():
-            if placement.broker is None and group not in self.image.restored_groups:
+            if placement.broker is None:
                 self.place_coordinator(group)

@@ -247,7 +247,7 @@ class Coordinator(Actor):
     @receives(NotController)
     def on_not_controller(self, refused: NotController) -> None:
         if self.finder.refused(self.sender, refused.active):
-            self.send(self.finder.current, GetMetadata())
+            self.send(self.finder.to_ask(), GetMetadata())
             self.repeat_appends()
 
     @receives(GroupLogAppended)
@@ -318,8 +318,8 @@ class Coordinator(Actor):
             self.repeat_appends()
         before, self.metadata = self.metadata, metadata
         for partition, offset in list(self.offsets.items()):
-            leader = metadata.leaders.get(partition)
-            if leader is None:
+            leader, topic = metadata.leaders.get(partition), partition.topic
+            if leader is None or _topic_id(before, topic) != _topic_id(metadata, topic):
                 del self.offsets[partition]  # its topic was deleted
                 self.commit_numbers.pop(partition, None)
             elif leader != before.leaders.get(partition):
@@ -328,7 +328,8 @@ class Coordinator(Actor):
         changed = [
             topic
             for topic in self.group.topics()
-            if before.partitions(topic) != self.metadata.partitions(topic)
+            if before.partitions(topic) != metadata.partitions(topic)
+            or _topic_id(before, topic) != _topic_id(metadata, topic)
         ]
         if changed:
             self.perform(self.group.change_partitions(changed, self.now))
@@ -419,3 +420,8 @@ class Coordinator(Actor):
             epoch=self.group.generation,
             **fields,
         )
+
+
+def _topic_id(metadata: Metadata, topic: str) -> int:
+    """The id of a topic, which tells it from one of the same name; 0 if there is none."""
+    return metadata.topics[topic].id if topic in metadata.topics else 0

@@ -44,6 +44,10 @@ class PartitionAudit:
     epochs: list[LedEpoch] = attrs.Factory(list)
     """The last epoch, and earlier ones with batches to be judged."""
 
+    def clear(self) -> None:
+        """Forget everything: the topic was deleted."""
+        self.visible_to, self.epochs = -1, []
+
 
 class LossAudit:
     """All partitions of a cluster."""
@@ -54,10 +58,6 @@ class LossAudit:
     def of(self, partition: TopicPartition) -> PartitionAudit:
         """The audit of a partition."""
         return self._partitions.setdefault(partition, PartitionAudit())
-
-    def forget(self, partition: TopicPartition) -> None:
-        """Forget a partition of a topic that was deleted."""
-        self._partitions.pop(partition, None)
 
 
 def begin_epoch(
@@ -79,10 +79,14 @@ def begin_epoch(
         # It was elected long ago and paused since: what it lacks, a later leader has.
         audit.epochs.insert(0, led)
         return led
-    if audit.visible_to < 0:
+    if audit.epochs:
+        # The high watermark of a leader is the end of what it has recorded as appended.
+        audit.visible_to = max(audit.visible_to, audit.epochs[-1].log.high_watermark)
+    elif audit.visible_to < 0:
         audit.visible_to = log.end_offset
     if not alone:
-        judge(audit, effects, partition, epoch, log)
+        for former in audit.epochs:
+            judge(former, effects, partition, log)
         if audit.visible_to > log.end_offset:
             _record_unseen(audit, effects, partition, log, unclean=unclean)
     audit.visible_to = min(audit.visible_to, log.end_offset)
@@ -91,15 +95,22 @@ def begin_epoch(
     return led
 
 
-def judge(
-    audit: PartitionAudit, effects: Effects, partition: TopicPartition, epoch: int, log: MemoryLog
+def judge_own(
+    audit: PartitionAudit, effects: Effects, partition: TopicPartition, log: MemoryLog
 ) -> None:
-    """Record the batches that were answered in epochs before this one and are not in the log."""
-    for led in audit.epochs:
-        while led.epoch < epoch and led.answered:
-            batch = led.answered.popleft()
-            if not _has(log, batch):
-                record_lost(effects, partition, batch, "acknowledged by a leader without followers")
+    """Record what a former leader has answered and had to cut off, as another one leads now."""
+    for former in audit.epochs:
+        if former.log is log:
+            judge(former, effects, partition, log)
+
+
+def judge(former: LedEpoch, effects: Effects, partition: TopicPartition, log: MemoryLog) -> None:
+    """Record the batches that a former leader has answered and that are not in a log."""
+    while former.answered:
+        batch = former.answered.popleft()
+        if not _has(log, batch):
+            reason = "acknowledged by its leader alone"
+            _record(effects, kinds.TAIL_LOST, partition, batch, reason)
 
 
 def _has(log: MemoryLog, batch: Batch) -> bool:
@@ -125,14 +136,15 @@ def _record_unseen(
     if former is None:
         return
     for batch in former.pieces(log.end_offset, audit.visible_to):
-        record_lost(effects, partition, batch, reason)
+        _record(effects, kinds.LOST, partition, batch, reason)
 
 
-def record_lost(effects: Effects, partition: TopicPartition, batch: Batch, reason: str) -> None:
-    """Record that a batch is in no log any more, although somebody was told that it is stored."""
+def _record(
+    effects: Effects, kind: str, partition: TopicPartition, batch: Batch, reason: str
+) -> None:
     topic, number = partition
     effects.record(
-        kinds.TAIL_LOST, topic=topic, partition=number, producer=batch.producer,
+        kind, topic=topic, partition=number, producer=batch.producer,
         base_offset=batch.base_offset, count=batch.count, bytes=batch.bytes, epoch=batch.epoch,
         append_time_us=batch.append_time_us if batch.append_time_us >= 0 else NULL_INT,
         reason=reason,

@@ -12,7 +12,8 @@ groups go on, so that nothing of an earlier member is mistaken for a later one's
 | entry | meaning |
 |---|---|
 | process, number | another process has the controllers now |
-| epochs, broker, fence, unfence, stopping, unregister, partition | as in `ReplicationControl` |
+| epochs, broker, fence, unfence, stopping, leaving, unregister, partition | as in
+  `ReplicationControl` |
 | topic, fields, request | a topic, or more partitions of it, and the request that has led to it |
 | topic_deleted, name, request | it is gone |
 | log_start, topic, number, offset | a new log of the partition begins here, in memory |
@@ -23,6 +24,7 @@ groups go on, so that nothing of an earlier member is mistaken for a later one's
 | offsets, group, offsets, commit | committed offsets, and the number of the commit |
 | producer, id, epoch, asker, request | the last epoch of a producer id, and who asked for it |
 | all, entries | all of these changes, or none of them |
+| request, number | another request was carried out |
 | topic_ids, number; requests, numbers | what was given out or done last |
 """
 
@@ -51,7 +53,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wavetank")
 
 REPLICATION: Final = frozenset((
-    "epochs", "broker", "fence", "unfence", "stopping", "unregister", "partition"
+    "epochs", "deletions", "broker", "fence", "unfence", "stopping", "leaving", "unregister",
+    "partition",
 ))  # fmt: skip
 """Kinds of entries that `ReplicationControl` applies."""
 REQUESTS: Final = 10_000
@@ -296,6 +299,9 @@ class MetadataImage:
 
     def _apply_requests(self, numbers: tuple[int, ...]) -> None:
         self.requests = dict.fromkeys(numbers)
+
+    def _apply_request(self, number: int) -> None:
+        self._remember(number)
 
     def _remember(self, request: int) -> None:
         if request:

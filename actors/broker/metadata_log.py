@@ -98,9 +98,8 @@ class MetadataLog:
         """Index of the last entry that the metadata have."""
         self._outbox: deque[tuple[int, Ref, object]] = deque()
         """Messages that wait until an entry is committed, by its index."""
-        self._reads: dict[int, tuple[int, Ref, object]] = {}
-        """Messages that wait until others confirm that this is the active controller, each with the
-        index of the last entry at that time."""
+        self._reads: dict[int, tuple[Ref, object]] = {}
+        """Messages that wait until others confirm that this is the active controller."""
         self._on_their_way: deque[tuple[int, int]] = deque()
         """Orders to the disk: the last change of the journal, and the number of the order."""
         self._last_read = 0
@@ -222,22 +221,17 @@ class MetadataLog:
     def promise(self, to: Ref, message: object) -> None:
         """Send a message once all changes so far are committed."""
         assert self.raft is not None
-        self._send_when_applied(self.raft.log.last_index, to, message)
-
-    def _send_when_applied(self, index: int, to: Ref, message: object) -> None:
+        index = self.raft.log.last_index
         if index <= self._applied:
             self._effects.send(to, message)
         else:
             self._outbox.append((index, to, message))
 
     def confirm(self, to: Ref, message: object) -> None:
-        """Send a message once a majority has confirmed that this is still the active controller.
-
-        All changes so far are committed then.
-        """
+        """Send a message once a majority has confirmed that this is still the active controller."""
         assert self.raft is not None
         self._last_read += 1
-        self._reads[self._last_read] = (self.raft.log.last_index, to, message)
+        self._reads[self._last_read] = (to, message)
         ready = self.raft.read(self._last_read, self._effects.monotonic)
         assert ready.refused is None
         self._process(ready)
@@ -294,7 +288,7 @@ class MetadataLog:
         for read in ready.reads:
             waiting = self._reads.pop(read.request, None)
             if waiting is not None:
-                self._send_when_applied(*waiting)
+                self._effects.send(*waiting)
         for request in ready.failed_reads:
             self._reads.pop(request, None)
         if order is not None and is_persisted:
@@ -322,7 +316,8 @@ class MetadataLog:
         leads = raft.state is RaftState.LEADER
         if self.is_active and not (leads and raft.term == self._term):
             self.is_active = False
-            unanswered = [to for _, to, _ in [*self._outbox, *self._reads.values()]]
+            unanswered = [to for _, to, _ in self._outbox]
+            unanswered += [to for to, _ in self._reads.values()]
             self._outbox.clear()
             self._reads.clear()
             self._applied = raft.applied_index

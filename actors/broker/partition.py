@@ -553,7 +553,7 @@ class Partition(Actor):
                 log.start_offset,
                 log.end_offset,
                 log.high_watermark,
-            )  # fmt: skip
+            )
         )
 
     # Producing
@@ -620,9 +620,9 @@ class Partition(Actor):
         if self.loader is not None:
             self.loader.added(batch)
         if replication is None:
-            log.high_watermark = log.end_offset
-            self.audit.visible_to = log.end_offset
+            # In this order: a process that is killed in between has recorded what it has moved.
             self.record_appended(batch)
+            log.high_watermark = log.end_offset
         if acks:
             stored = (request, batch.base_offset, batch.append_time_us)
             answer = make_tuple(Appended, stored)
@@ -830,6 +830,7 @@ class Partition(Actor):
         if not cursor.claim(claim.member, claim.generation):
             self.reply(Fenced(claim.request, cursor.generation))
             return
+        self.note(("claim", claim.group, claim.member, claim.generation))
         self.record_here(
             kinds.CLAIMED, group=claim.group, member=claim.member, consumer=self.sender.name,
             epoch=claim.generation,
@@ -1102,6 +1103,7 @@ class Partition(Actor):
             self.killed()
             self.stop()
         elif drop.deleted and not self.resigned:
+            self.audit.clear()
             self.log_cleaner.drop_all_payloads(self.remove)
         else:
             self.remove()
@@ -1112,6 +1114,7 @@ class Partition(Actor):
         """Remove the files, and end."""
         if self.storage is not None:
             self.storage.remove()
+        self.is_ready = False  # nothing is to be written any more
         self.stop()
 
     def killed(self) -> None:

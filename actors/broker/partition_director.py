@@ -7,7 +7,7 @@ broker was last heard, which leaders have not begun yet, and who waits for that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -15,7 +15,7 @@ from ...model.consensus.replication_control import IsrRefusal
 from ...model.events import kinds
 from ...model.events.schema import NULL_INT
 from ...model.messages.client import offset_gap
-from ...model.messages.cluster import Leader
+from ...model.messages.cluster import Leader, ShutDown
 from ...model.messages.replication import (
     AlterPartition,
     AlterRefused,
@@ -61,9 +61,13 @@ class PartitionChange:
     """A change of a partition."""
 
     partition: TopicPartition
+    """The partition."""
     before: PartitionRegistration | None
+    """What it was before; `None` if it is new."""
     after: PartitionRegistration
+    """What it is now."""
     reason: str
+    """Why it was changed."""
 
 
 class PartitionDirector:
@@ -95,6 +99,8 @@ class PartitionDirector:
         )  # fmt: skip
         self.heard_us: dict[str, int] = {}
         """When the last heartbeat of each broker arrived."""
+        self.draining: dict[str, tuple[TopicPartition, ...]] = {}
+        """Brokers that want to stop, and what they have led."""
         self.beginning: dict[TopicPartition, None] = {}
         """Partitions whose leaders have not begun yet: clients do not know them."""
         self._new: dict[str, None] = {}
@@ -105,6 +111,7 @@ class PartitionDirector:
         control = self._image().replication
         self.heard_us = dict.fromkeys(control.brokers, self._effects.now)
         self.beginning.clear()
+        self.draining.clear()
         self.orders.clear()
         for name, broker in control.brokers.items():
             self._add_broker(name, broker.epoch)
@@ -162,7 +169,8 @@ class PartitionDirector:
             before, after = change.before, change.after
             if before is None:
                 continue
-            where = {"topic": change.partition.topic, "partition": change.partition.partition}
+            topic, number = change.partition
+            where: dict[str, Any] = {"topic": topic, "partition": number}
             if before.isr != after.isr or len(before.replicas) != len(after.replicas):
                 self._effects.record(
                     kinds.IN_SYNC_CHANGED, **where, count=len(after.isr),
@@ -208,25 +216,24 @@ class PartitionDirector:
         reservations = self._reservations(partition.topic) if broker == known.leader else ()
         return ReplicaOrder(
             partition, image.replication.topics[partition.topic], replica_state(known),
-            self._leader_address(partition, known), image.log_starts.get(partition, 0),
-            image.reserved.get(partition, RESERVE), reservations,
+            self.address(partition, broker),
+            None if known.leader is None else self.address(partition, known.leader),
+            image.log_starts.get(partition, 0), image.reserved.get(partition, RESERVE),
+            reservations,
         )  # fmt: skip
 
-    def _leader_address(
-        self, partition: TopicPartition, known: PartitionRegistration
-    ) -> str | None:
-        leader = known.leader
-        if leader is None:
-            return None
-        broker = self._image().replication.brokers[leader]
-        return replica_name(partition, leader, broker.life)
+    def address(self, partition: TopicPartition, broker: str) -> str:
+        """Return the name of the actor that is the replica of a broker."""
+        control = self._image().replication
+        deletions = control.deletions.get(partition.topic, 0)
+        return replica_name(partition, broker, control.brokers[broker].life, deletions)
 
     def leader(self, partition: TopicPartition) -> Leader:
         """Describe the leader of a partition to clients."""
         known = self._image().replication.partitions[partition]
-        address = self._leader_address(partition, known)
-        has_begun = address is not None and partition not in self.beginning
-        ref = self._effects.find(address) if has_begun and address is not None else None
+        ref = None
+        if known.leader is not None and partition not in self.beginning:
+            ref = self._effects.find(self.address(partition, known.leader))
         return Leader(ref, known.leader, known.leader_epoch)
 
     def on_orders_done(self, done: ReplicaOrdersDone) -> None:
@@ -289,7 +296,8 @@ class PartitionDirector:
         self._add_broker(name, epoch)
         self._effects.record(kinds.BROKER_REGISTERED, peer=name)
         self._replace_lost(name, "registered again")
-        if known is None or self._in_memory:
+        self.draining.pop(name, None)
+        if known is None or self._in_memory or not control.index.targets.get(name):
             self._new[name] = None
         self.unfence(name)
         return True
@@ -325,6 +333,7 @@ class PartitionDirector:
 
     def fence(self, name: str, reason: str) -> None:
         """Fence a broker: others lead its partitions, if they may."""
+        self.draining.pop(name, None)
         self.change(self._image().replication.fence(name), reason)
         self._replace_lost(name, reason)
         if self._in_memory:
@@ -367,25 +376,45 @@ class PartitionDirector:
     # Controlled shutdown
 
     def drain(self, name: str) -> None:
-        """Let others have what a stopping broker has: its only replicas first, then its leaders."""
+        """Let others have what a stopping broker has: its only replicas first, then its leaders.
+
+        If no other broker can have the only replicas, it waits for one.
+        """
         control = self._image().replication
+        self.draining.setdefault(name, tuple(control.index.led.get(name, ())))
         if control.brokers[name].stopping:
             return
         self.change(control.evacuate(name, sole=True), "controlled shutdown")
-        if not self._is_moving_away(name):
+        if not self._has_to_move(name):
             self.change(control.begin_shutdown(name), "controlled shutdown")
 
-    def _is_moving_away(self, name: str) -> bool:
+    def _has_to_move(self, name: str) -> bool:
+        """Whether a broker has replicas that others do not have yet."""
         control = self._image().replication
-        return any(
-            name in control.partitions[partition].removing
-            for partition in control.index.replicas.get(name, ())
-        )
+        known = (control.partitions[each] for each in control.index.replicas.get(name, ()))
+        return any(name in each.removing or each.target == (name,) for each in known)
+
+    def release_leaving(self) -> None:
+        """Shut down the brokers that are to be removed and have no replicas, then forget them."""
+        control = self._image().replication
+        for name, broker in list(control.brokers.items()):
+            if not broker.leaving or not control.is_empty(name):
+                continue
+            ref = self._effects.find(name)
+            if broker.fenced:
+                self.change(control.unregister(name), "removed")
+                self.orders.remove_broker(name)
+                self._effects.record(kinds.BROKER_REMOVED, peer=name)
+            elif not broker.stopping and ref is not None:
+                self._log.promise(ref, ShutDown())
 
     def may_stop(self, name: str) -> bool:
-        """Whether a stopping broker leads nothing that others could lead."""
+        """Whether a stopping broker leads nothing any more, and others have begun to."""
         control = self._image().replication
-        return control.brokers[name].stopping and not control.has_leaders(name)
+        if not control.brokers[name].stopping or control.has_leaders(name):
+            return False
+        led = self.draining.get(name, ())
+        return not any(partition in self.beginning for partition in led)
 
 
 def _partition_of(entry: Entry) -> TopicPartition:
@@ -402,5 +431,5 @@ def replica_state(known: PartitionRegistration) -> ReplicaState:
     """Describe a partition to its replicas."""
     return ReplicaState(
         known.replicas, known.isr, known.leader, known.leader_epoch, known.partition_epoch,
-        known.unclean,
+        known.unclean, known.throttle,
     )  # fmt: skip

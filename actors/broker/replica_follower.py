@@ -9,7 +9,7 @@ watermark: what is above it here may be committed all the same.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -18,7 +18,7 @@ from ...model.log.producer_state import ProducerStateManager
 from ...model.log.record import NOT_IDEMPOTENT
 from ...model.messages.client import make_tuple
 from ...model.messages.replication import ReplicaFetch
-from .loss_audit import judge
+from .loss_audit import judge_own
 
 if TYPE_CHECKING:
     from ...model.log.batch import Batch
@@ -76,7 +76,8 @@ class ReplicaFollower:
         """Begin with what there is."""
         self._effects = effects
         self._partition = partition
-        self._settings = settings
+        self._wait_us = settings.replica_fetch_wait_max_ms * 1_000
+        self._max_bytes = settings.replica_fetch_max_bytes
         self._log = log
         self.producers = producers
         self.state = state
@@ -133,7 +134,7 @@ class ReplicaFollower:
         if self._leader is None or self._fetching:
             return
         leader = self._effects.find(self._leader)
-        wait_us = self._settings.replica_fetch_wait_max_ms * 1_000
+        wait_us = self._wait_us
         self._due_us = self._effects.now + wait_us + NO_ANSWER_US
         if leader is not None:
             self._request += 1
@@ -142,10 +143,11 @@ class ReplicaFollower:
             fetch = (
                 self._request, self._broker, self._broker_epoch, self._leader_epoch,
                 log.end_offset, log.last_epoch, self._changes,
-                self._settings.replica_fetch_max_bytes, wait_us,
+                self._max_bytes, wait_us,
             )  # fmt: skip
             self._effects.send(leader, make_tuple(ReplicaFetch, fetch))
-        self._set_timer()
+        if not self._has_timer:
+            self._set_timer()
 
     def _set_timer(self) -> None:
         if not self._has_timer:
@@ -230,7 +232,7 @@ class ReplicaFollower:
         self._fetching = False
         if not self._judged:
             self._judged = True
-            judge(self._audit, self._effects, self._partition, fetched.leader_epoch, self._log)
+            judge_own(self._audit, self._effects, self._partition, self._log)
         if self._storage is None:
             for batch in fetched.batches:
                 self._add(batch)
@@ -330,6 +332,6 @@ class ReplicaFollower:
             self._fetched = None
             self._fetch()
 
-    def _record(self, kind: str, **fields: int | str | None) -> None:
+    def _record(self, kind: str, **fields: Any) -> None:
         topic, number = self._partition
         self._effects.record(kind, topic=topic, partition=number, **fields)

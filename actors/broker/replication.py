@@ -121,6 +121,8 @@ class Replication:
         self._answers: deque[AwaitedAnswer] = deque()
         self._timer: Timer | None = None
         self._timer_us = 0
+        self._throttled_until_us = 0
+        """When followers that are not in sync get records again, if there is a limit for them."""
         self._resigned = False
         if self.set.followers:
             changes.replicate(self._wake_for_change)
@@ -140,7 +142,7 @@ class Replication:
         return self.set.is_alone and self.advance()
 
     def answered_early(self, batch: Batch) -> None:
-        """Note that a producer with acks = 1 has its answer, if followers may not have the batch."""
+        """Note a batch that was answered (acks = 1), if followers may not have it."""
         if batch.base_offset + batch.count > self._log.high_watermark:
             self._led.answered.append(batch)
 
@@ -182,10 +184,13 @@ class Replication:
             )
             if proposal is not None:
                 self._send_proposal(proposal)
-        if offset < log.end_offset or fetch.changes < changes.count:
+        throttled = self._is_throttled(follower)
+        if (offset < log.end_offset and not throttled) or fetch.changes < changes.count:
             self._answer(follower, fetch, sender)
         else:
             over_us = now_us + fetch.max_wait_us
+            if throttled:
+                over_us = min(over_us, self._throttled_until_us)
             self._waiting[follower.name] = fetch, sender, over_us
             if self._timer is None or over_us < self._timer_us:
                 self._set_timer(over_us)
@@ -208,21 +213,26 @@ class Replication:
     def advance(self) -> bool:
         """Move the high watermark; return whether it has moved."""
         log, changes = self._log, self._changes
-        confirmed = self.set.confirmed_changes(changes.count, changes.confirmed)
-        if confirmed > changes.confirmed:
-            changes.confirm(confirmed)
-            changes.forget_before(min(each.changes for each in self.set.followers.values()))
-        reached = self.set.high_watermark(log.end_offset, log.high_watermark)
-        if reached <= log.high_watermark:
+        if changes.confirmed < changes.count:
+            confirmed = self.set.confirmed_changes(changes.count, changes.confirmed)
+            if confirmed > changes.confirmed:
+                changes.confirm(confirmed)
+                changes.forget_before(min(each.changes for each in self.set.followers.values()))
+        known, end = log.high_watermark, log.end_offset
+        if known == end:
             return False
-        log.high_watermark = reached
+        reached = self.set.high_watermark(end, known)
+        if reached <= known:
+            return False
         uncommitted, audit = self._uncommitted, self._audit
         while uncommitted and uncommitted[0].base_offset < reached:
             batch = uncommitted.popleft()
             end = batch.base_offset + batch.count
             if audit.visible_to < end:
-                audit.visible_to = end
                 self._committed(batch)
+                audit.visible_to = end
+        # Last: a process that is killed meanwhile has moved it only if all of that is recorded.
+        log.high_watermark = reached
         answered = self._led.answered
         while answered and answered[0].base_offset < reached:
             answered.popleft()
@@ -235,10 +245,14 @@ class Replication:
     # Answers to followers
 
     def _wake(self) -> None:
-        """Answer the fetches that wait."""
+        """Answer the fetches that wait, except those that wait for the throttle."""
         waiting, self._waiting = self._waiting, {}
-        for name, (fetch, sender, _) in waiting.items():
-            self._answer(self.set.followers[name], fetch, sender)
+        for name, (fetch, sender, over_us) in waiting.items():
+            follower = self.set.followers[name]
+            if self._is_throttled(follower):
+                self._waiting[name] = fetch, sender, over_us
+            else:
+                self._answer(follower, fetch, sender)
 
     def _wake_for_change(self) -> None:
         if self._waiting:
@@ -246,18 +260,25 @@ class Replication:
 
     def _answer(self, follower: Follower, fetch: ReplicaFetch, sender: Ref) -> None:
         log, loader, offset = self._log, self._loader, fetch.offset
-        end = log.end_offset
+        end, max_bytes, rate = log.end_offset, fetch.max_bytes, self._rate_of(follower)
+        if rate is not None:
+            max_bytes = min(max_bytes, rate)  # no more at once than in a second
+            if self._is_throttled(follower):
+                end = offset
         if offset < end and loader is not None and not loader.is_simple(offset):
             end = loader.readable_to(offset)
-            missing = loader.missing(offset, min(end, log.reached_by(offset, fetch.max_bytes)))
+            missing = loader.missing(offset, min(end, log.reached_by(offset, max_bytes)))
             if missing:
                 loader.load(missing, lambda: self._loaded(follower, fetch, sender))
                 return
         batches: tuple[Batch, ...] = ()
         if offset < end:
             # Followers get whole batches, so that all logs have the same ones.
-            end = min(end, log.reached_by(offset, fetch.max_bytes))
+            end = min(end, log.reached_by(offset, max_bytes))
             batches = tuple(log.whole_batches(offset, end))
+            if rate is not None:
+                spent_us = sum(batch.bytes for batch in batches) * 1_000_000 // rate
+                self._throttled_until_us = self._effects.now + spent_us
         changes = self._changes
         known = changes.since(fetch.changes)
         snapshot = None
@@ -268,6 +289,17 @@ class Replication:
             known, changes.count,
         )  # fmt: skip
         self._effects.send(sender, make_tuple(ReplicaFetched, fetched))
+
+    def _rate_of(self, follower: Follower) -> int | None:
+        """The bytes per second that followers such as this one may get together, if limited."""
+        agreed = self.set.agreed
+        if agreed.throttle is None or follower.name in agreed.in_sync:
+            return None
+        return agreed.throttle
+
+    def _is_throttled(self, follower: Follower) -> bool:
+        """Whether a follower gets no records for now."""
+        return self._rate_of(follower) is not None and self._effects.now < self._throttled_until_us
 
     def _loaded(self, follower: Follower, fetch: ReplicaFetch, sender: Ref) -> None:
         """Answer a fetch whose records were read, if this is still the leader's."""
@@ -313,7 +345,7 @@ class Replication:
                 self._epoch,
                 proposal.partition_epoch,
                 proposal.in_sync,
-            )  # fmt: skip
+            )
         )
         self._effects.after(REPEAT_US, InSyncCheck(), background=True)
 

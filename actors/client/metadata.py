@@ -1,7 +1,7 @@
 """The cluster as a client knows it: who leads which partition, who coordinates which group.
 
-A client asks the active controller, and asks again, after a backoff, as long as something it needs is
-missing in the answer. It watches every actor it talks to: the end of a leader reaches it as a
+A client asks the active controller, and asks again, after a backoff, as long as something it needs
+is missing in the answer. It watches every actor it talks to: the end of a leader reaches it as a
 broken connection would.
 """
 
@@ -93,9 +93,10 @@ class MetadataCache:
     def refused(self, controller: Ref, active: Ref | None) -> None:
         """Ask the active controller instead of one that is not, once that is known."""
         if self._controllers.refused(controller, active) and self._retry is not None:
+            controller = self._controllers.to_ask()
             if self._on_request is not None:
                 self._on_request()
-            self._effects.send(self._controllers.current, GetMetadata())
+            self._effects.send(controller, GetMetadata())
 
     def update(self, metadata: Metadata) -> bool:
         """Keep newer metadata, or the same again; return whether it was kept."""

@@ -29,8 +29,8 @@ class ArgumentType:
     """Converts the text of the argument; takes its name, for errors, and the text."""
     choices: tuple[str, ...] = ()
     names: str = ""
-    """For completion, what it names: topic, partition, position, group, consumer, producer, node
-    or disk node."""
+    """For completion, what it names: topic, partition, position, group, consumer, producer, node,
+    broker or disk node."""
 
 
 def _text(name: str, text: str) -> str:
@@ -106,6 +106,8 @@ GROUP: Final = name_of("group")
 PRODUCER: Final = name_of("producer")
 CONSUMER: Final = name_of("consumer")
 NODE: Final = name_of("node")
+BROKER: Final = name_of("broker")
+BROKERS: Final = ArgumentType("A,B", _names, names="broker")
 DISK_NODE: Final = ArgumentType("NODE", _text, names="disk node")
 PARTITION: Final = ArgumentType("TOPIC-NUMBER", _text, names="partition")
 POSITION: Final = ArgumentType("TOPIC-NUMBER@OFFSET", _text, names="position")

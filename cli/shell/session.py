@@ -104,6 +104,7 @@ class ShellSession:
             "consumer": self.consumers,
             "producer": self.producers,
             "node": self.cluster.system.nodes,
+            "broker": self.cluster.brokers,
             "disk node": self.disk_nodes(),
         }
         return sorted(known.get(what, ()))
@@ -176,7 +177,8 @@ class ShellSession:
     def disk_nodes(self) -> list[str]:
         """Return the nodes that keep something on a disk."""
         on_disk = self.cluster.settings.storage == "disk"
-        return ["controller", *self.cluster.brokers] if on_disk else []
+        controllers = [controller.name for controller in self.cluster.controllers]
+        return [*controllers, *self.cluster.brokers] if on_disk else []
 
     def disk_node(self, name: str) -> str:
         """Return the name if the node of that name keeps something on a disk."""
@@ -221,16 +223,22 @@ class ShellSession:
         for name in self.cluster.brokers:
             self._require_up(self.cluster.system.nodes[name])
 
+    def require_controller(self) -> None:
+        """Refuse a command that needs a controller while all are down."""
+        nodes = [self.cluster.system.nodes[ref.name] for ref in self.cluster.controllers]
+        if all(node.state != "up" for node in nodes):
+            self._require_up(nodes[0])
+
     def require_leaders(self, *topics: str) -> None:
         """Refuse a command that needs the leaders of topics; it would wait minutes for one."""
-        self._require_up(self.cluster.system.nodes["controller"])
+        self.require_controller()
         missing = [str(tp) for tp in self.leaderless_partitions() if tp.topic in topics]
         if missing:
             raise BadValueError(f"no leader for {', '.join(missing)}; {self.describe_down_nodes()}")
 
     def require_coordinator(self, group: str) -> None:
         """Refuse a command that needs the coordinator of a group while that is down."""
-        self._require_up(self.cluster.system.nodes["controller"])
+        self.require_controller()
         if not _is_up(self.cluster.metadata().coordinators.get(group)):
             raise BadValueError(f"no coordinator for group {group!r}; {self.describe_down_nodes()}")
 

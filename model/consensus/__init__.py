@@ -12,6 +12,7 @@ Raft, which controllers keep their metadata with:
 The metadata of replicas, which the controllers agree on:
 
 - `replication_control`: the state machine of brokers, replicas and leaders
+- `administration`: what users can order about them
 - `registration`: what is known of a broker and of a partition
 - `election`: who leads a partition, with the table that drives elections
 - `placement`: which brokers get the replicas of new partitions

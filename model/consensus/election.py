@@ -134,7 +134,7 @@ def _complete_reassignment(partition: PartitionRegistration) -> PartitionRegistr
     if not partition.is_reassigning or not target or not set(target) <= set(partition.isr):
         return partition
     isr = tuple(each for each in partition.isr if each not in partition.removing)
-    return attrs.evolve(partition, replicas=target, isr=isr, adding=(), removing=())
+    return attrs.evolve(partition, replicas=target, isr=isr, adding=(), removing=(), throttle=None)
 
 
 def _eligible(

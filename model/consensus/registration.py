@@ -20,6 +20,8 @@ class BrokerRegistration:
     """Whether it has not been heard of for too long, or not yet. It leads nothing then."""
     stopping: bool = False
     """Whether it is in its controlled shutdown."""
+    leaving: bool = False
+    """Whether it is being removed for good: it gets no more replicas."""
 
     @property
     def is_active(self) -> bool:
@@ -53,6 +55,9 @@ class PartitionRegistration:
     """Replicas that it removes once all others are in sync."""
     unclean: bool = False
     """Whether the leader may lack committed records, as it was neither in sync nor eligible."""
+    throttle: int | None = None
+    """Bytes per second that replicas which are not in sync get while a reassignment is under way;
+    `None` for no limit."""
 
     @property
     def target(self) -> tuple[str, ...]:

@@ -139,6 +139,10 @@ class ReplicaSet:
         """The in-sync set that was proposed."""
         self._counted: list[Follower] = []
         """The followers of the maximal set."""
+        self.is_under_min = False
+        """Whether the set is too small to commit anything (KIP-966)."""
+        self.is_alone = False
+        """Whether nobody else has to confirm anything."""
         self._take(state)
 
     def _take(self, state: ReplicaState) -> None:
@@ -153,24 +157,15 @@ class ReplicaSet:
     def _count(self) -> None:
         maximal = dict.fromkeys((*self.agreed.in_sync, *(self.proposed or ())))
         self._counted = [self.followers[name] for name in maximal if name in self.followers]
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether nobody else has to confirm anything."""
-        return not self._counted and not self.is_under_min
-
-    @property
-    def is_under_min(self) -> bool:
-        """Whether the set is too small to commit anything (KIP-966).
-
-        No more members are asked for than there are replicas.
-        """
+        # No more members are asked for than there are replicas.
         wanted = min(self._min_insync, len(self.agreed.replicas))
-        return len(self.agreed.in_sync) < wanted
+        self.is_under_min = len(self.agreed.in_sync) < wanted
+        self.is_alone = not self._counted and not self.is_under_min
 
     def configure(self, min_insync: int) -> None:
         """Use another `min_insync_replicas` from now on."""
         self._min_insync = min_insync
+        self._count()
 
     # What followers have
 

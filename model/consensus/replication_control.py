@@ -8,10 +8,12 @@ operation is repeated by whoever finds it half done.
 | entry | meaning |
 |---|---|
 | epochs, broker epoch, first epoch | the last broker epoch, and what new partitions begin with |
+| deletions, name, count | so many topics of this name were deleted |
 | broker, name, life, epoch, rack | a process of a broker has registered; it is fenced |
 | fence, name | a broker is fenced |
 | unfence, name | it is no longer fenced |
 | stopping, name | it is in its controlled shutdown |
+| leaving, name | it is to be removed, and gets no more replicas |
 | unregister, name | it is gone for good |
 | partition, topic, number, fields | the fields of a `PartitionRegistration`, in order |
 
@@ -73,6 +75,8 @@ class ReplicationControl:
     """All partitions."""
     index: PartitionIndex = attrs.Factory(PartitionIndex)
     """Finds the partitions of a broker."""
+    deletions: dict[str, int] = attrs.Factory(dict)
+    """How often a topic of a name was deleted."""
     broker_epoch: int = 0
     """The last broker epoch that was given."""
     first_epoch: int = 0
@@ -91,6 +95,7 @@ class ReplicationControl:
 
     def apply_topic_deleted(self, name: str) -> None:
         """Forget a topic with its partitions."""
+        self.deletions[name] = self.deletions.get(name, 0) + 1
         for partition in partitions_of(name, self.topics.pop(name).partitions):
             gone = self.partitions.pop(partition, None)
             if gone is not None:
@@ -98,13 +103,19 @@ class ReplicationControl:
                 # Each change of the leader is a change of the partition: its epoch is the higher.
                 self.first_epoch = max(self.first_epoch, gone.partition_epoch + 1)
 
+    def apply_deletions(self, name: str, count: int) -> None:
+        """Know how often a topic of a name was deleted."""
+        self.deletions[name] = count
+
     def apply_epochs(self, broker_epoch: int, first_epoch: int) -> None:
         """Go on after these epochs."""
         self.broker_epoch, self.first_epoch = broker_epoch, first_epoch
 
     def apply_broker(self, name: str, life: int, epoch: int, rack: str | None) -> None:
         """Know a process of a broker, which is fenced until its first heartbeat."""
-        self.brokers[name] = BrokerRegistration(name, life, epoch, rack)
+        known = self.brokers.get(name)
+        leaving = known is not None and known.leaving
+        self.brokers[name] = BrokerRegistration(name, life, epoch, rack, leaving=leaving)
         self.broker_epoch = max(self.broker_epoch, epoch)
 
     def apply_fence(self, name: str) -> None:
@@ -119,6 +130,10 @@ class ReplicationControl:
         """Note that a broker is in its controlled shutdown."""
         self.brokers[name] = attrs.evolve(self.brokers[name], stopping=True)
 
+    def apply_leaving(self, name: str) -> None:
+        """Note that a broker is to be removed."""
+        self.brokers[name] = attrs.evolve(self.brokers[name], leaving=True)
+
     def apply_unregister(self, name: str) -> None:
         """Forget a broker."""
         del self.brokers[name]
@@ -132,12 +147,16 @@ class ReplicationControl:
     def entries(self) -> Iterator[Entry]:
         """Describe everything but the topics, which have to be applied first."""
         yield ("epochs", self.broker_epoch, self.first_epoch)
+        for name, count in self.deletions.items():
+            yield ("deletions", name, count)
         for broker in self.brokers.values():
             yield ("broker", broker.name, broker.life, broker.epoch, broker.rack)
             if not broker.fenced:
                 yield ("unfence", broker.name)
             if broker.stopping:
                 yield ("stopping", broker.name)
+            if broker.leaving:
+                yield ("leaving", broker.name)
         for partition, registration in self.partitions.items():
             yield _entry(partition, registration)
 
@@ -208,6 +227,38 @@ class ReplicationControl:
         """Begin the controlled shutdown of a broker: others lead its partitions, if they may."""
         changes = self._leave_sets(name)
         return changes if self.brokers[name].stopping else [*changes, ("stopping", name)]
+
+    def remove(self, name: str) -> list[Entry]:
+        """Begin to remove a broker: others replace it, and then it can be unregistered.
+
+        `BadValueError` is raised if one of its replicas cannot go anywhere.
+        """
+        if name not in self.brokers:
+            raise UnknownNameError("broker", name, self.brokers)
+        if self.brokers[name].leaving:
+            return []
+        if self._active_brokers() in ([], [name]):
+            raise BadValueError(
+                f"broker {name!r} cannot be removed: expected another active broker"
+            )
+        leaderless = sorted(self.index.leaderless.get(name, ()))
+        if leaderless:
+            raise BadValueError(
+                f"broker {name!r} cannot be removed: {leaderless[0]} has no leader to copy it from"
+            )
+        entries = self.evacuate(name)
+        moved = {TopicPartition(entry[1], entry[2]) for entry in entries}
+        stuck = sorted(set(self.index.targets.get(name, ())) - moved)
+        if stuck:
+            raise BadValueError(
+                f"broker {name!r} cannot be removed: expected an active broker without a replica "
+                f"of {stuck[0]}, which can take over"
+            )
+        return [("leaving", name), *entries]
+
+    def is_empty(self, name: str) -> bool:
+        """Tell whether a broker has no replicas."""
+        return not self.index.replicas.get(name)
 
     def unregister(self, name: str) -> list[Entry]:
         """Forget a broker that is gone for good. Its replicas stay where they are."""
@@ -314,12 +365,12 @@ class ReplicationControl:
         return [
             entry
             for partition in sorted(set(partitions))
-            for entry in self._change(partition, self._find(partition), election=Election.PREFERRED)
+            for entry in self._change(partition, self.find(partition), election=Election.PREFERRED)
         ]
 
     def elect_unclean(self, partition: TopicPartition) -> list[Entry]:
         """Let any active replica lead a partition without a leader. It may lose records."""
-        before = self._find(partition)
+        before = self.find(partition)
         if before.leader is not None:
             return []
         return self._change(partition, before, election=Election.UNCLEAN)
@@ -364,7 +415,8 @@ class ReplicationControl:
         )
         return [] if after is before else [_entry(partition, after)]
 
-    def _find(self, partition: TopicPartition) -> PartitionRegistration:
+    def find(self, partition: TopicPartition) -> PartitionRegistration:
+        """Return a partition; raise `UnknownNameError` if there is none."""
         known = self.partitions.get(partition)
         if known is None:
             raise UnknownNameError("partition", str(partition), map(str, self.partitions))
@@ -378,15 +430,16 @@ class ReplicationControl:
         Brokers that are not active get replicas only if there are too few others, and are not in
         sync then. `BadValueError` is raised if there are too few brokers.
         """
-        if factor > len(self.brokers):
+        staying = sorted(name for name, broker in self.brokers.items() if not broker.leaving)
+        if factor > len(staying):
             raise BadValueError(
                 f"topic {topic!r}: replication_factor = {factor}: expected at most "
-                f"{len(self.brokers)}, the number of brokers"
+                f"{len(staying)}, the number of brokers"
             )
         active = self._active_brokers()
         if not active:
             raise BadValueError(f"topic {topic!r}: expected an active broker for its leaders")
-        others = [name for name in sorted(self.brokers) if name not in active]
+        others = [name for name in staying if name not in active]
         numbers = list(numbers)
         placed = self._place(active, len(numbers), min(factor, len(active)))
         entries = []
@@ -406,7 +459,7 @@ class ReplicationControl:
         That is for storage in memory, when no replica is left. Replicas that cannot be replaced
         stay, to follow when they are back.
         """
-        before = self._find(partition)
+        before = self.find(partition)
         active = self._active_brokers()
         if not active:
             return []
@@ -420,34 +473,43 @@ class ReplicationControl:
         )  # fmt: skip
         return [_entry(partition, registration)]
 
-    def reassign(self, partition: TopicPartition, target: tuple[str, ...]) -> list[Entry]:
+    def reassign(
+        self, partition: TopicPartition, target: tuple[str, ...], throttle: int | None = None
+    ) -> list[Entry]:
         """Move a partition to other replicas, the first of which is preferred to lead (KIP-455).
 
         Those to add come first; those to remove stay until all others are in sync. A reassignment
-        that is under way is replaced.
+        that is under way is replaced. With a `throttle`, in bytes per second, replicas that are not
+        in sync get no more than that.
         """
-        before = self._find(partition)
+        before = self.find(partition)
         if not target or len(set(target)) < len(target):
             raise BadValueError(
                 f"partition {partition}: replicas = {target!r}: expected brokers, each once"
             )
         for broker in target:
-            if broker not in self.brokers and broker not in before.replicas:
+            if broker in before.replicas:
+                continue
+            if broker not in self.brokers:
                 raise UnknownNameError("broker", broker, self.brokers)
+            if self.brokers[broker].leaving:
+                raise BadValueError(f"partition {partition}: broker {broker!r} is being removed")
         removing = tuple(each for each in before.replicas if each not in target)
+        adding = tuple(
+            each for each in target if each not in before.replicas or each in before.adding
+        )
         wanted = attrs.evolve(
             before,
             replicas=(*target, *removing),
-            adding=tuple(
-                each for each in target if each not in before.replicas or each in before.adding
-            ),
+            adding=adding,
             removing=removing,
+            throttle=throttle if adding else None,
         )
         return self._change(partition, wanted)
 
     def cancel_reassignment(self, partition: TopicPartition) -> list[Entry]:
         """Go back to the replicas before the reassignment that is under way, if any."""
-        before = self._find(partition)
+        before = self.find(partition)
         isr = tuple(each for each in before.isr if each not in before.adding)
         if before.isr and not isr and not self.unclean_leader_election:
             raise BadValueError(
@@ -455,9 +517,10 @@ class ReplicationControl:
                 f"that it adds are in sync: {', '.join(before.isr)}"
             )
         replicas = tuple(each for each in before.replicas if each not in before.adding)
-        return self._change(
-            partition, attrs.evolve(before, replicas=replicas, isr=isr, adding=(), removing=())
+        wanted = attrs.evolve(
+            before, replicas=replicas, isr=isr, adding=(), removing=(), throttle=None
         )
+        return self._change(partition, wanted)
 
     def rebalance_replicas(self) -> list[Entry]:
         """Begin the reassignments that even out the number of replicas of the active brokers."""
@@ -506,7 +569,10 @@ class ReplicationControl:
         return place_replicas(loads, partitions, factor)
 
     def _active_brokers(self) -> list[str]:
-        return sorted(name for name, broker in self.brokers.items() if broker.is_active)
+        """The brokers that can get replicas."""
+        return sorted(
+            name for name, broker in self.brokers.items() if broker.is_active and not broker.leaving
+        )
 
     def _racks(self) -> dict[str, str | None]:
         return {name: broker.rack for name, broker in self.brokers.items()}

@@ -126,8 +126,8 @@ KEY_COUNTED: Final = _kind(
 
 CONTROLLER_CHANGED: Final = _kind(
     "controller_changed", _C.CLUSTER,
-    "A controller became the active one; the epoch is its term. Not of the first time that the only "
-    "controller of a cluster starts.",
+    "A controller became the active one; the epoch is its term. Not recorded of the first start of "
+    "the only controller.",
 )  # fmt: skip
 BROKER_REGISTERED: Final = _kind(
     "broker_registered", _C.CLUSTER, "The controller registered a broker, the peer."
@@ -139,6 +139,9 @@ BROKER_UNREGISTERED: Final = _kind(
     "broker_unregistered", _C.CLUSTER,
     "A broker, the peer, is about to stop: others have its partitions and coordinators.",
 )  # fmt: skip
+BROKER_REMOVED: Final = _kind(
+    "broker_removed", _C.CLUSTER, "A broker, the peer, was removed for good: it has no replicas."
+)
 BROKER_FENCED: Final = _kind(
     "broker_fenced", _C.CLUSTER, "A broker gave up its `count` partitions, for the given reason."
 )
@@ -211,7 +214,8 @@ LOST: Final = _kind(
 )  # fmt: skip
 TAIL_LOST: Final = _kind(
     "tail_lost", _C.LOSS,
-    "Records that somebody was told are stored are in no log any more: the new leader lacks them.",
+    "Records that no consumer could see are lost: their producer was told that they are stored, "
+    "and the next leader does not have them.",
 )  # fmt: skip
 GIVEN_UP: Final = _kind(
     "given_up", _C.LOSS, "A producer gave a batch up, for the given reason, after `retries`."

@@ -1,10 +1,11 @@
 """Messages of the controller: with brokers, with clients, and with users who manage the cluster."""
 
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
+from ..consensus.registration import BrokerRegistration, PartitionRegistration
 from ..topics import Topic, TopicPartition
 from .address import Address
 from .group import StoredGroup
@@ -80,6 +81,27 @@ class NotController:
     """The active controller; `None` if it is not known."""
 
 
+@attrs.frozen
+class DescribeController:
+    """Asks a controller, active or not, for its `ControllerView`."""
+
+
+@attrs.frozen
+class ControllerView:
+    """A controller as `describe` shows it."""
+
+    name: str
+    """Name of the controller."""
+    state: str
+    """Its state in Raft, such as Leader or Follower; that of its node if that is not up."""
+    is_active: bool = False
+    """Whether it is the active controller, as far as it knows."""
+    term: int = 0
+    """The term that it is in."""
+    last_index: int = 0
+    """Number of entries that its log has had so far."""
+
+
 # Administration: users ask the controller. A request that is repeated is carried out once.
 
 
@@ -152,6 +174,80 @@ class CreatePartitions:
 
 
 @attrs.frozen
+class ElectLeaders:
+    """An order to elect leaders."""
+
+    partitions: tuple[TopicPartition, ...] | None
+    """The partitions that their preferred leaders are to lead; `None` for all where they can."""
+    unclean: bool = False
+    """Whether any replica may lead, in or out of sync, in place of the preferred leader. The
+    partitions have to be without a leader."""
+
+
+@attrs.frozen
+class ReassignPartition:
+    """An order to move a partition to other brokers."""
+
+    partition: TopicPartition
+    """The partition."""
+    brokers: tuple[str, ...] | None
+    """The brokers that are to have a replica, the preferred leader first; `None` cancels the
+    reassignment that is under way."""
+    throttle: int | None = None
+    """Bytes per second for replicas that are not in sync; `None` for no limit."""
+
+
+@attrs.frozen
+class RemoveBroker:
+    """An order to remove a broker for good."""
+
+    broker: str
+    """Name of the broker."""
+
+
+AdminOrder: TypeAlias = ElectLeaders | ReassignPartition | RemoveBroker
+"""What users order about leaders, replicas and brokers (model/consensus/administration.py)."""
+
+
+@attrs.frozen
+class Administer:
+    """Gives the controller an order. Answered when it has begun, or when elected leaders lead.
+
+    Answered by `RequestDone` or `RequestRefused`.
+    """
+
+    request: int
+    """Number of the request."""
+    order: AdminOrder
+    """The order."""
+
+
+@attrs.frozen
+class DescribeCluster:
+    """Asks the active controller for a `ClusterDescription`."""
+
+
+@attrs.frozen
+class ClusterDescription:
+    """Brokers and replicas as the active controller knows them."""
+
+    controller: str
+    """Name of the active controller."""
+    term: int
+    """The term in which it is active."""
+    brokers: MappingProxyType[str, BrokerRegistration] = attrs.field(converter=read_only)
+    """The registered brokers by name."""
+    topics: MappingProxyType[str, Topic] = attrs.field(converter=read_only)
+    """All topics by name."""
+    partitions: MappingProxyType[TopicPartition, PartitionRegistration] = attrs.field(
+        converter=read_only
+    )
+    """All partitions."""
+    deletions: MappingProxyType[str, int] = attrs.field(converter=read_only)
+    """How often a topic of a name was deleted."""
+
+
+@attrs.frozen
 class CreateGroup:
     """Asks the controller for a group coordinator.
 
@@ -212,7 +308,7 @@ class BrokerHeartbeat:
     """Epoch of the broker."""
     sent_us: int
     """Time of sending, on the broker's clock."""
-    wants_shutdown: bool = False
+    wants_shutdown: bool
     """Whether the broker wants to stop, once others lead what they can."""
     wants_fence: bool = False
     """Whether its lease has ended: others have to coordinate its groups, as if it were fenced."""

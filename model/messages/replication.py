@@ -21,10 +21,16 @@ NO_EPOCH: Final = -1
 """The epoch of a log without records."""
 
 
-def replica_name(partition: TopicPartition, broker: str, life: int) -> str:
-    """Return the name of the actor that is a replica, in one life of its broker's node."""
+def replica_name(partition: TopicPartition, broker: str, life: int, deletions: int) -> str:
+    """Return the name of the actor that is a replica, in one life of its broker's node.
+
+    No two actors have the same address, also if a topic was deleted and created again: whoever
+    talks to one of them notices that it is gone.
+    """
     name = f"{partition}@{broker}"
-    return name if life == 1 else f"{name}#{life}"
+    if life > 1:
+        name += f"#{life}"
+    return f"{name}~{deletions}" if deletions else name
 
 
 class ReplicaFetch(NamedTuple):
@@ -123,6 +129,8 @@ class ReplicaState:
     """Rises with each change of this state."""
     unclean: bool = False
     """Whether the leader was elected without being in sync: records may be lost."""
+    throttle: int | None = None
+    """Bytes per second that replicas which are not in sync get; `None` for no limit."""
 
 
 @attrs.frozen
@@ -135,6 +143,8 @@ class ReplicaOrder:
     """Its topic."""
     state: ReplicaState
     """The state."""
+    address: str
+    """Name of the actor that is the broker's replica."""
     leader_address: str | None
     """Name of the leader's actor; `None` while there is none."""
     start_offset: int

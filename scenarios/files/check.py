@@ -52,6 +52,17 @@ def whole(least: int = LEAST_WHOLE, most: int = MOST_WHOLE) -> Check:
     return check
 
 
+def number_in(known: tuple[int, ...]) -> Check:
+    """Accept one of a few numbers."""
+
+    def check(_: object, field: "attrs.Attribute[Any]", value: object) -> None:
+        if not _is_whole(value) or value not in known:
+            *most, last = map(str, known)
+            refuse(field, value, f"{', '.join(most)} or {last}")
+
+    return check
+
+
 def between(least: float, most: float) -> Check:
     """A number from `least` to `most`."""
 

@@ -115,7 +115,8 @@ def cluster_plans(draw: st.DrawFn) -> wt.ClusterPlan:
     storage = draw(st.sampled_from(["memory", "disk"]))
     disk = draw(maybe(disks)) if storage == "disk" else None
     brokers = draw(st.integers(1, 3))
-    return wt.ClusterPlan(brokers, draw(latencies), storage, disk, draw(cluster_settings))
+    settings, racks = draw(cluster_settings), draw(maybe(st.just(["left", "right"])))
+    return wt.ClusterPlan(brokers, draw(latencies), storage, disk, settings, racks=racks)
 
 
 @st.composite
@@ -129,6 +130,8 @@ def topic_plans(draw: st.DrawFn, name: str) -> wt.TopicPlan:
         draw(maybe(lengths)),
         draw(maybe(st.integers(0, 10_000))) if cleanup == "delete" else None,
         draw(st.booleans()) if cleanup != "acknowledged" else True,
+        draw(maybe(st.just(1))),
+        draw(maybe(st.integers(1, 2))),
     )
 
 
@@ -231,6 +234,15 @@ def other_actions(scenario: wt.Scenario) -> st.SearchStrategy[Any]:
     topics = st.sampled_from([plan.name for plan in scenario.topics])
     found = [
         st.builds(wt.actions.AddBroker, moments, count=st.integers(1, 2)),
+        st.builds(wt.actions.ElectPreferred, moments),
+        st.builds(
+            wt.actions.Reassign,
+            moments,
+            topic=topics,
+            partition=st.just(0),
+            brokers=st.just(["broker-0"]),
+            throttle=maybe(st.integers(1, 10_000)),
+        ),
         st.builds(wt.actions.Replay, moments, topic=topics, since=lengths),
         st.builds(wt.actions.Replay, moments, topic=topics, offset=st.integers(0, 100)),
     ]

@@ -67,7 +67,7 @@ def test_a_fault_calls_the_method_of_the_engine(action: Action, expected: Any) -
 
 
 def test_every_action_is_public_under_its_class_name() -> None:
-    assert len(ACTIONS) == 25
+    assert len(ACTIONS) == 28
     assert all(action.do == name for name, action in ACTIONS.items())
     assert all(getattr(wt.actions, action.__name__) is action for action in ACTIONS.values())
     assert sorted(wt.actions.__all__) == sorted(action.__name__ for action in ACTIONS.values())
@@ -248,6 +248,12 @@ def test_an_expanded_timeline_is_in_order_and_holds_every_action_of_a_valid_scen
             lambda: wt.actions.AddPartitions(1, topic="a", partitions=2.0),
             "partitions = 2.0: expected a wh",
         ),
+        (lambda: reassign("a", -1, "b"), "partition = -1: expected a whole number of 0 or more"),
+        (lambda: reassign("a", 0), r"brokers = \[\]: expected a list of names, at least one"),
+        (
+            lambda: wt.actions.Reassign(1, topic="a", partition=0, brokers=["b"], throttle=0),
+            "throttle = 0: expected a whole number of 1 or more",
+        ),
         (lambda: wt.actions.Replay(1, topic="a"), "expected either since .a time. or offset"),
         (lambda: wt.actions.Replay(1, topic="a", since=1, offset=1), "expected either since"),
         (
@@ -266,6 +272,10 @@ def test_an_unknown_assignor_is_rejected_with_a_suggestion() -> None:
         wt.errors.UnknownNameError, match="unknown assignor 'rnage': did you mean 'range'"
     ):
         wt.actions.SwitchAssignor(1, group="billing", assignor="rnage")
+
+
+def reassign(topic: str, partition: int, *brokers: str, at: int = 1) -> wt.actions.Reassign:
+    return wt.actions.Reassign(at, topic=topic, partition=partition, brokers=brokers)
 
 
 @pytest.mark.parametrize(
@@ -310,6 +320,16 @@ def test_an_unknown_assignor_is_rejected_with_a_suggestion() -> None:
             "a group with exclusive delivery",
         ),
         (wt.actions.Replay(1, topic="order", offset=0), "topic", "did you mean 'orders'?"),
+        (wt.actions.RemoveBroker(1, "shop-0"), "target", "cannot target shop-0: expected a broker"),
+        (
+            wt.actions.RemoveBroker(1, "broker-*"),
+            "target",
+            "expected at least 1 brokers that stay, for the replicas of each partition, not 0",
+        ),
+        (reassign("order", 0, "broker-0"), "topic", "did you mean 'orders'?"),
+        (reassign("orders", 4, "broker-0"), "partition", "partition = 4: expected less than 4"),
+        (reassign("orders", 0, "broker-0", "x"), "brokers[1]", "unknown broker 'x'"),
+        (reassign("orders", 0, "broker-0", "broker-0"), "brokers", "expected each broker once"),
     ],
 )
 def test_an_action_that_does_not_fit_the_scenario_is_reported(
@@ -328,7 +348,7 @@ def test_an_action_on_disks_targets_brokers_and_the_controller_only(action: Any)
         assert not list(small(cluster=cluster, timeline=[action(1, target)]).problems())
     ((where, error),) = small(cluster=cluster, timeline=[action(1, "shop-*")]).problems()
     assert where == "timeline[0].target"
-    assert f"{action.do} cannot target shop-0: expected a broker or the controller" in str(error)
+    assert f"{action.do} cannot target shop-0: expected a broker or a controller" in str(error)
 
 
 def test_an_action_on_disks_does_not_fit_a_cluster_without_any() -> None:
@@ -340,11 +360,13 @@ def test_an_action_on_disks_does_not_fit_a_cluster_without_any() -> None:
 
 
 @pytest.mark.parametrize("action", [wt.actions.Crash, wt.actions.Restart])
-def test_the_controller_crashes_only_if_it_has_a_disk_to_return_from(action: Any) -> None:
-    timeline = [action(1, "controller")]
-    assert not list(small(cluster=wt.ClusterPlan(storage="disk"), timeline=timeline).problems())
-    ((_, error),) = small(cluster=wt.ClusterPlan(storage="memory"), timeline=timeline).problems()
-    assert "unknown node 'controller'" in str(error)
+def test_a_controller_crashes_whether_it_has_a_disk_or_not(action: Any) -> None:
+    for storage in ("disk", "memory"):
+        for controllers, name in ((1, "controller"), (3, "controller-1")):
+            plan = wt.ClusterPlan(storage=storage, controllers=controllers)
+            assert not list(small(cluster=plan, timeline=[action(1, name)]).problems())
+    ((_, error),) = small(timeline=[action(1, "controller-1")]).problems()
+    assert "unknown node 'controller-1'" in str(error)
 
 
 def test_an_action_on_all_nodes_does_not_include_the_controller() -> None:
@@ -362,6 +384,17 @@ def test_a_node_cannot_be_a_target_before_it_is_added() -> None:
     ((where, error),) = small(timeline=timeline).problems()
     assert where == "timeline[1].target"
     assert str(error) == "target = 'broker-2': expected a node that exists before 10"
+
+
+def test_brokers_that_are_removed_leave_enough_for_all_replicas() -> None:
+    timeline = [wt.actions.RemoveBroker(5, "broker-1"), wt.actions.RemoveBroker(9, "broker-2")]
+    topics = [wt.TopicPlan("orders", 4, replication_factor=2)]
+    cluster = wt.ClusterPlan(brokers=3)
+    ((where, error),) = small(cluster=cluster, topics=topics, timeline=timeline).problems()
+    assert where == "timeline[1].target"
+    assert "expected at least 2 brokers that stay" in str(error)
+    more = [wt.actions.AddBroker(8), *timeline]
+    assert not list(small(cluster=cluster, topics=topics, timeline=more).problems())
 
 
 def test_partitions_must_be_more_than_after_the_previous_addition() -> None:

@@ -17,7 +17,7 @@ from helpers.scenarios import scenarios
 from helpers.short_runs import appended, at, delivered, events, kinds_of, look, only, quick, when
 from wavetank.scenarios import reports
 from wavetank.scenarios.files.scenario_file import from_dict, to_dict
-from wavetank.scenarios.runner import RunProgress, run
+from wavetank.scenarios.runner import Runner, RunProgress, run
 
 # Nodes
 
@@ -105,6 +105,57 @@ def test_a_broker_that_has_nobody_to_hand_over_to_stops_once_it_has() -> None:
     assert when(found, "stopped", actor="broker-0")[0] == pytest.approx(6, abs=0.5)
 
 
+REPLICATED = wt.TopicPlan("orders", 4, replication_factor=2, min_insync_replicas=1)
+
+
+def test_replicas_are_placed_over_racks_moved_and_led_by_preferred_leaders() -> None:
+    def moved_to(partition: int) -> list[str | None]:
+        where = only(found, "replicas_changed")
+        return [e.detail for e in where if e.partition == partition and at(e) >= 2]
+
+    timeline = [
+        wt.actions.Reassign(2, topic="orders", partition=0, brokers=["broker-2", "broker-0"]),
+        wt.actions.ElectPreferred(3),
+    ]
+    cluster = wt.ClusterPlan(brokers=3, racks=["left", "right", "left"])
+    runner = Runner(quick(cluster=cluster, topics=[REPLICATED]))
+    with runner.run() as running:
+        for known in running.describe().replicas:
+            assert "broker-1" in known.replicas, "one replica in each rack"
+    found = events(*timeline, cluster=cluster, topics=[REPLICATED])
+    assert moved_to(0) == ["broker-2, broker-0, broker-1", "broker-2, broker-0"]
+    elected = [e for e in only(found, "leader_changed") if e.partition == 0 and at(e) > 2]
+    assert [e.peer for e in elected] == ["broker-2"]
+    assert at(elected[0]) == pytest.approx(3, abs=0.1)
+    assert kinds_of(found)["lost"] == kinds_of(found)["given_up"] == 0
+
+
+def test_a_removed_broker_hands_its_replicas_over_and_does_not_come_back() -> None:
+    timeline = [
+        wt.actions.RemoveBroker(3, "broker-1"),
+        wt.actions.RemoveBroker(7, "broker-0"),
+    ]
+    cluster = wt.ClusterPlan(brokers=3)
+    topics = [wt.TopicPlan("orders", 4)]
+    runner, found = look(quick(cluster=cluster, topics=topics, timeline=timeline))
+    assert runner.skipped == []
+    assert [e.peer for e in only(found, "broker_removed")] == ["broker-1", "broker-0"]
+    assert {e.peer for e in only(found, "leader_changed") if at(e) > 7} == {"broker-2"}
+    assert kinds_of(found)["lost"] == kinds_of(found)["broker_lost"] == 0
+    assert delivered(found, 8, 10, "billing-0") > 0
+
+
+def test_an_order_that_is_impossible_is_skipped() -> None:
+    timeline = [
+        wt.actions.Crash(2, "broker-0"),
+        wt.actions.RemoveBroker(6, "broker-0"),
+    ]
+    quickly = {"broker_heartbeat_interval_ms": 200, "broker_session_timeout_ms": 1_000}
+    runner, _ = look(quick(cluster=wt.ClusterPlan(2, settings=quickly), timeline=timeline))
+    (skipped,) = runner.skipped
+    assert skipped.startswith("6 s: remove_broker: broker 'broker-0' cannot be removed: orders-")
+
+
 def test_stops_and_starts_are_faults_of_the_summary_under_their_own_names() -> None:
     timeline = [
         wt.actions.Stop(2, "billing-0", for_=1),
@@ -139,9 +190,9 @@ def lag(*timeline: Any) -> list[int]:
 
 
 def test_a_slowed_consumer_falls_behind_and_catches_up_afterwards() -> None:
-    usual, slowed = lag(), lag(wt.actions.Slow(3, "billing-*", factor=60, for_=3))
+    usual, slowed = lag(), lag(wt.actions.Slow(3, "billing-*", factor=50, for_=3))
     assert max(usual) < 100
-    # The last poll batch at the slow pace takes until 9.6 s.
+    # The last poll batch at the slow pace takes some seconds more.
     assert max(slowed[3:6]) > 200 > slowed[-1]
 
 
@@ -652,3 +703,21 @@ def test_a_run_says_where_its_records_were() -> None:
     ended = run(quick(duration=1))
     assert ended.to_dict()["scenario"]["cluster"]["storage"] == "disk"
     assert ended.info.scenario["cluster"]["storage"] == "disk"
+
+
+@pytest.mark.parametrize("action", [wt.actions.Crash, wt.actions.Pause, wt.actions.PowerLoss])
+def test_the_controller_that_is_active_at_the_time_can_be_a_target(action: Any) -> None:
+    cluster = wt.ClusterPlan(brokers=2, controllers=3)
+    found = events(action(3, "controller:active", for_=5), cluster=cluster)
+    first, second = only(found, "controller_changed")
+    down = next(e for e in found if e.kind in ("node_crashed", "node_paused", "power_lost"))
+    back = next(e for e in found if e.kind in ("node_restarted", "node_resumed"))
+    assert first.node == down.node == back.node != second.node
+    assert not only(found, "broker_lost")
+
+
+def test_without_an_active_controller_an_action_on_it_is_skipped() -> None:
+    crash = wt.actions.Crash(3, "controller:active")
+    twice = [crash, attrs.evolve(crash, at=3.5)]
+    runner, _ = look(quick(cluster=wt.ClusterPlan(controllers=3), timeline=twice))
+    assert runner.skipped == ["3.5 s: crash: no controller is active"]

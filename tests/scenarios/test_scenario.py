@@ -59,6 +59,15 @@ def producer(**changes: Any) -> wt.ProducerPlan:
         (lambda: wt.TopicPlan(5), "name = 5: expected a non-empty string"),
         (lambda: wt.TopicPlan("a", 1.0), "partitions = 1.0: expected a whole number of 1 or more"),
         (lambda: wt.TopicPlan("a", 10**9), "partitions = 1000000000: expected at most 100000"),
+        (
+            lambda: wt.TopicPlan("a", replication_factor=0),
+            "replication_factor = 0: expected a whole number of 1 or more",
+        ),
+        (
+            lambda: wt.TopicPlan("a", min_insync_replicas=True),
+            "min_insync_replicas = True: expected a whole number",
+        ),
+        (lambda: wt.ClusterPlan(racks="ab"), "racks = 'ab': expected a list of names"),
         (lambda: wt.TopicPlan("a", cleanup=3), "cleanup = 3: expected one of delete, compact, ack"),
         (lambda: wt.TopicPlan("a", retention=[]), r"retention = \[\]: expected seconds"),
         (lambda: wt.TopicPlan("a", retention_bytes=True), "retention_bytes = True: expected a who"),
@@ -214,6 +223,11 @@ def test_the_small_scenario_has_no_problems() -> None:
             {"groups": [group(topics=["orders", "x"])]},
             "groups[0].topics[1]",
             "unknown topic 'x': there is 'orders'",
+        ),
+        (
+            {"topics": [wt.TopicPlan("orders", 4, replication_factor=3)]},
+            "topics[0].replication_factor",
+            "replication_factor = 3: expected at most 2, the number of brokers",
         ),
         (
             {"cluster": wt.ClusterPlan(storage="memory", disk=wt.DiskModel())},

@@ -7,6 +7,7 @@ from importlib import import_module
 
 for _subject in (
     "topics",
+    "replicas",
     "producers",
     "groups",
     "consumers",

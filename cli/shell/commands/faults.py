@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..command_table import FLAG, NODE, command
+from ..command_table import BROKER, FLAG, NODE, command
 
 if TYPE_CHECKING:
     from ..session import ShellSession
@@ -67,3 +67,11 @@ def add_broker(session: ShellSession) -> str:
     """Add a broker to the cluster. Partitions move to it."""
     session.require_brokers()
     return f"{session.cluster.add_broker()} joined"
+
+
+@command("remove broker BROKER", "remove broker broker-1", types={"BROKER": BROKER})
+def remove_broker(session: ShellSession, broker: str) -> str:
+    """Remove a broker for good, once other brokers have its partitions."""
+    session.require_controller()
+    session.cluster.remove_broker(broker)
+    return f"{broker} is removed"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     retention=DURATION,
     retention_bytes=NUMBER,
     retain_unconsumed=YES_NO,
+    replication_factor=NUMBER,
+    min_insync_replicas=NUMBER,
 )
 def create_topic(session: ShellSession, name: str, type: str = "str", **options: Any) -> str:
     """Create a topic. Its values are strings unless a type is given."""

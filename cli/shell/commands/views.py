@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ....actors.broker.dead_letters import dead_letter
-from ....model.views import ClusterView
+from ....model.views import describe_partition
 from ..command_table import GROUP, NUMBER, TOPIC, command
 from ..format import format_record, format_table
 
@@ -32,13 +32,15 @@ def show_topics(session: ShellSession) -> str:
 
 @command("show topic TOPIC", "show topic orders", types={"TOPIC": TOPIC})
 def show_topic(session: ShellSession, topic: str) -> str:
-    """Show the partitions of a topic, with the last records of each."""
-    session.require_leaders(session.topic(topic))
-    view = session.cluster.topic(topic)
+    """Show the partitions of a topic, their replicas, and the last records of each."""
+    session.require_controller()
+    view = session.cluster.topic(session.topic(topic))
+    views = {each.partition: each for each in view.partitions}
+    contents = dict(zip(views, view.contents, strict=True))
     lines = []
-    for partition, records in zip(view.partitions, view.contents, strict=True):
-        lines.append(f"{partition.partition} on {partition.broker}: {partition.offsets()}")
-        lines += [f"  {format_record(record)}" for record in records]
+    for known in view.replicas:
+        lines.append(describe_partition(known, views.get(known.partition)))
+        lines += [f"  {format_record(record)}" for record in contents.get(known.partition, ())]
     return "\n".join(lines)
 
 
@@ -88,23 +90,12 @@ def _lag(session: ShellSession, group: ConsumerGroup) -> dict[TopicPartition, in
 
 @command("show cluster", "show cluster")
 def show_cluster(session: ShellSession) -> str:
-    """Show the time, the nodes that are down, the leaders and the groups."""
+    """Show the time, the nodes that are down, the brokers, the replicas and the groups."""
+    session.require_controller()
     lines = [session.format_time()]
     if session.down_nodes():
         lines.append(session.describe_down_nodes())
-    session.require_leaders()
-    leaderless = session.leaderless_partitions()
-    if leaderless:
-        lines.append(f"no leader for {', '.join(map(str, leaderless))}")
-        metadata = session.cluster.metadata()
-        led = sorted(set(metadata.leaders) - set(leaderless))
-        views = tuple(session.cluster.inspect(partition) for partition in led)
-        lines.append(str(ClusterView(metadata.brokers, metadata.topics, views, (), {})))
-    else:
-        for group in session.cluster.groups:
-            session.require_coordinator(group)
-        lines.append(str(session.cluster.describe()))
-    return "\n".join(lines)
+    return "\n".join([*lines, str(session.cluster.describe())])
 
 
 @command("show events [N]", "show events 20", types={"N": NUMBER})

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from helpers.fake_effects import FakeEffects, FakeRef
+from wavetank.actors.broker.change_log import ChangeLog
 from wavetank.actors.broker.log_cleaner import GroupLease, LogCleaner
 from wavetank.actors.broker.share_partition import SharePartition
 from wavetank.model.log.batch import Batch
@@ -50,7 +51,14 @@ class Cleaned:
         cursor.extend(window)
         terms = SubscriptionConfig(name.split("/")[0], delivery, "earliest", 1, 0, 1, 1, None, 1, 1)
         self.share_partitions[name] = SharePartition(
-            self.effects, ORDERS, name, terms, self.log, cursor, lambda: FakeRef("none")
+            self.effects,
+            ORDERS,
+            name,
+            terms,
+            self.log,
+            cursor,
+            lambda: FakeRef("none"),
+            ChangeLog(self.effects, None),
         )  # type: ignore[arg-type]
         return cursor
 

@@ -1,4 +1,4 @@
-"""The hand-over of a partition to its next leader, without an engine."""
+"""Two replicas of a partition, without an engine: what followers get, and what leads next."""
 
 from typing import Any
 
@@ -6,10 +6,12 @@ import attrs
 import pytest
 
 from helpers.fake_effects import FakeEffects, FakeRef
+from wavetank.actors.broker.loss_audit import LossAudit
 from wavetank.actors.broker.partition import Partition
 from wavetank.model.log.batch import Batch
 from wavetank.model.log.record import NOT_IDEMPOTENT
 from wavetank.model.messages.client import (
+    ALL,
     Append,
     Appended,
     Claim,
@@ -23,7 +25,15 @@ from wavetank.model.messages.client import (
     NotLeader,
     PartitionView,
 )
-from wavetank.model.messages.cluster import HandOver, Lead
+from wavetank.model.messages.replication import (
+    ReplicaDiverged,
+    ReplicaFetch,
+    ReplicaFetched,
+    ReplicaFetchRefused,
+    ReplicaOrder,
+    ReplicaOutOfRange,
+    ReplicaState,
+)
 from wavetank.model.messages.share import (
     AcknowledgeRecords,
     Acquire,
@@ -37,38 +47,76 @@ from wavetank.model.settings import ClusterSettings
 from wavetank.model.topics import Topic, TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
-NEXT_BROKER = FakeRef("broker-1")
+REPLICATION = (
+    ReplicaFetch, ReplicaFetched, ReplicaDiverged, ReplicaFetchRefused, ReplicaOutOfRange
+)  # fmt: skip
 IN_MEMORY = ClusterSettings(storage="memory")
 TERMS = SubscriptionConfig("share", "key_shared", "earliest", 10**6, 3, 10, 10, None, 10**7, 10**9)
 
 
-class Leader:
-    """A partition with fake effects."""
+class Replica:
+    """A replica with fake effects, in a cluster of two."""
 
-    def __init__(self, lead: Lead) -> None:
-        self.effects = FakeEffects()
-        self.partition = Partition(lead, FakeRef("broker"), IN_MEMORY)  # type: ignore[arg-type]
+    def __init__(self, broker: str) -> None:
+        name = f"{ORDERS}@{broker}"
+        self.effects = FakeEffects(FakeRef(name))
+        self.effects.found = {each: FakeRef(each) for each in (f"{ORDERS}@a", f"{ORDERS}@b")}
+        order = self.order("a", 0)
+        self.partition = Partition(
+            order, FakeRef(broker), 1, IN_MEMORY, (FakeRef("controller"),), LossAudit()
+        )  # type: ignore[arg-type]
         self.partition.effects = self.effects  # type: ignore[assignment]
         self.partition.started()
+
+    @staticmethod
+    def order(leader: str, epoch: int) -> ReplicaOrder:
+        state = ReplicaState(("a", "b"), ("a", "b"), leader, epoch, epoch)
+        topic = Topic("orders", 1, replication_factor=2)
+        address = f"{ORDERS}@{leader}"
+        return ReplicaOrder(ORDERS, topic, state, address, address, 0, 100_000)
 
     def get(self, sender: FakeRef, message: Any) -> None:
         """Receive a message."""
         self.effects.sender = sender
         self.partition.handlers[type(message)](self.partition, message)
 
-    def append(self, sequence: int, count: int = 2, epoch: int = 0) -> None:
+    def append(
+        self, sequence: int, count: int = 2, epoch: int = 0, acks: int = ALL, request: int = 1
+    ) -> None:
         keys = tuple(f"key-{number}" for number in range(count))
         batch = Batch.of("p", sequence, [1] * count, keys=keys, timestamps_us=0, sizes=10)
-        self.get(FakeRef("producer"), Append(1, batch, True, epoch, sequence))
+        self.get(FakeRef("producer"), Append(request, batch, acks, epoch, sequence))
 
-    def hand_over(self) -> Lead:
-        self.get(FakeRef("controller"), HandOver(ORDERS, NEXT_BROKER, 1, 1))
-        ((to, lead),) = [(to, m) for to, m in self.effects.sent if isinstance(m, Lead)]
-        assert to is NEXT_BROKER
-        return lead
+    def lead(self, epoch: int) -> None:
+        """Lead in an epoch."""
+        self.get(FakeRef("broker"), self.order(self.partition.broker, epoch))
+
+    def follow(self, leader: str, epoch: int) -> None:
+        """Follow a leader in an epoch."""
+        self.get(FakeRef("broker"), self.order(leader, epoch))
+
+    def take_sent(self) -> list[Any]:
+        """What it has sent to the other replica."""
+        sent, rest = [], []
+        for to, message in self.effects.sent:
+            is_for_replica = isinstance(message, REPLICATION) and to.name != self.effects.ref.name
+            (sent if is_for_replica else rest).append((to, message))
+        self.effects.sent[:] = rest
+        return [message for _, message in sent]
 
     def answers(self, kind: type) -> list[Any]:
         return self.effects.messages(kind)
+
+
+def talk(one: Replica, other: Replica) -> None:
+    """Let two replicas have each other's messages until nothing is left to say."""
+    while True:
+        messages = [(other, one, m) for m in one.take_sent()]
+        messages += [(one, other, m) for m in other.take_sent()]
+        if not messages:
+            return
+        for receiver, sender, message in messages:
+            receiver.get(sender.effects.ref, message)
 
 
 MEMBER, READER, COORDINATOR = FakeRef("member"), FakeRef("reader"), FakeRef("group-commits")
@@ -79,11 +127,16 @@ def committed(offset: int, epoch: int = 0) -> GroupCommitted:
 
 
 @pytest.fixture
-def old() -> Leader:
-    """A leader with records, a group that commits, and a share group with records in flight."""
-    leader = Leader(Lead(ORDERS, Topic("orders", 1), 0, 0, 100_000, (FakeRef("controller"),), 1))
+def pair() -> tuple[Replica, Replica]:
+    """A leader with records, a group that commits, and a share group with records in flight.
+
+    The other replica follows it.
+    """
+    leader, follower = Replica("a"), Replica("b")
+    talk(leader, follower)
     leader.append(0, 4)
     leader.append(4, 2)
+    talk(leader, follower)
     leader.get(READER, Claim(1, "commits", "reader", 3, 10**9))
     leader.get(COORDINATOR, committed(4))
     leader.get(MEMBER, Attach(1, "share", "member", 0, TERMS))
@@ -92,25 +145,28 @@ def old() -> Leader:
         3, "share", "member", acks=((0, 1),), nacks=(Nack((1, 2), 10**5, "no"),)
     )
     leader.get(MEMBER, settle)
-    return leader
+    talk(leader, follower)
+    return leader, follower
 
 
-def change(leader: Leader) -> None:
-    """Change everything that a leader holds."""
-    partition = leader.partition
-    partition.resigned = False
-    leader.append(6, 3)
-    leader.get(COORDINATOR, committed(9))
-    partition.share_partitions["share"].cursor.archive(0, 9)
-    partition.share_partitions["share"].last_acquired.clear()
-    partition.log_cleaner.leases.clear()
-    partition.log.truncate_before(8)
-    partition.cursors.clear()
+@pytest.fixture
+def old(pair: tuple[Replica, Replica]) -> Replica:
+    """The leader of the pair."""
+    return pair[0]
 
 
-def test_the_next_leader_has_the_records_positions_and_producers(old: Leader) -> None:
-    new = Leader(old.hand_over())
-    new.append(4, 2)
+@pytest.fixture
+def new(pair: tuple[Replica, Replica]) -> Replica:
+    """The follower, after it has become the next leader."""
+    old, new = pair
+    new.lead(1)
+    old.follow("b", 1)
+    talk(old, new)
+    return new
+
+
+def test_the_next_leader_has_the_records_positions_and_producers(new: Replica) -> None:
+    new.append(4, 2, acks=1)
     assert [answer.base_offset for answer in new.answers(Appended)] == [4], "a duplicate"
     new.get(READER, Fetch(5, 0, 10**6, 1, 0, "commits", "reader", 3))
     (fetched,) = new.answers(Fetched)
@@ -119,7 +175,7 @@ def test_the_next_leader_has_the_records_positions_and_producers(old: Leader) ->
 
 
 def test_a_partition_follows_the_commits_of_the_newest_coordinator_forwards_and_backwards(
-    old: Leader,
+    old: Replica,
 ) -> None:
     old.get(COORDINATOR, committed(6, epoch=2))
     old.get(COORDINATOR, committed(5, epoch=1))
@@ -129,57 +185,103 @@ def test_a_partition_follows_the_commits_of_the_newest_coordinator_forwards_and_
     assert cursor.committed == 3
 
 
-def test_the_next_leader_has_the_state_of_each_record_of_a_share_group(old: Leader) -> None:
-    new = Leader(old.hand_over())
+def test_the_next_leader_has_the_state_of_each_record_of_a_share_group(
+    old: Replica, new: Replica
+) -> None:
     share = new.partition.share_partitions["share"]
     assert (share.cursor.committed, share.cursor.in_flight) == (1, {"member": 3})
     assert share.cursor.deliveries(1) == 1
     assert share.timer is not None, "the delay of the nacked record goes on"
     new.get(MEMBER, Attach(1, "share", "member", 0, TERMS))
     new.get(MEMBER, AcknowledgeRecords(4, "share", "member", acks=((2, 5),)))
+    assert new.answers(Attached) == [], "no answer before the follower has it"
+    talk(old, new)
     assert len(new.answers(Attached)) == 1
     assert share.cursor.in_flight == {"member": 0}
 
 
-def test_an_answer_that_was_lost_is_released_at_the_next_leader(old: Leader) -> None:
-    new = Leader(old.hand_over())
+def test_an_answer_that_was_lost_is_released_at_the_next_leader(old: Replica, new: Replica) -> None:
     new.get(MEMBER, Attach(1, "share", "member", 0, TERMS))
     new.get(MEMBER, Acquire(4, "share", "member", 9, 1, wait=True))
+    talk(old, new)
     (acquired,) = new.answers(Acquired)
     again = [(batch.base_offset, batch.count, retries) for batch, retries in acquired.pieces]
     assert again == [(2, 2, 0), (4, 1, 0)], "the last has the key of the nacked record"
 
 
-def test_clients_are_sent_to_the_next_leader(old: Leader) -> None:
+def test_clients_are_sent_to_the_next_leader(old: Replica) -> None:
     old.get(READER, Fetch(5, 6, 10**6, 1, 500, "commits", "reader", 3))
     old.get(MEMBER, Acquire(4, "share", "member", 9, 2, wait=True))
+    old.append(6, 1, request=8)
     old.effects.sent.clear()
-    old.hand_over()
-    assert [(to, m) for to, m in old.effects.sent if isinstance(m, NotLeader)] == [
-        (READER, NotLeader(5)),
-        (MEMBER, NotLeader(4)),
+    old.follow("b", 1)
+    assert [(to.name, m) for to, m in old.effects.sent if isinstance(m, NotLeader)] == [
+        ("reader", NotLeader(5)),
+        ("member", NotLeader(4)),
+        ("producer", NotLeader(8)),
     ]
     old.append(6, 1, NOT_IDEMPOTENT)
     assert old.answers(NotLeader)[-1] == NotLeader(1)
 
 
-def test_the_state_does_not_change_with_either_leader(old: Leader) -> None:
-    lead = old.hand_over()
-    before = repr(lead.state)
-    change(old)
-    assert repr(lead.state) == before
-    new = Leader(lead)
-    state = new.partition.snapshot()
-    assert state.log.epochs == (*lead.state.log.epochs, (lead.epoch, 6)), "its epoch begins"
-    log = attrs.evolve(state.log, epochs=lead.state.log.epochs)
-    assert repr(attrs.evolve(state, log=log)) == before, "the next leader has the whole state"
-    change(new)
-    assert repr(lead.state) == before
+def test_both_replicas_have_the_same_state(old: Replica, new: Replica) -> None:
+    new.append(6, 3)
+    new.get(COORDINATOR, committed(9, epoch=1))
+    talk(old, new)
+    own = new.partition.snapshot()
+    other = old.partition.follower.state.state(own.log, own.producers)
+    assert repr(attrs.evolve(other, leases=own.leases)) == repr(own)
+    logs = [replica.partition.log.snapshot() for replica in (old, new)]
+    assert repr(logs[0].batches) == repr(logs[1].batches)
+    assert [(log.end_offset, log.epochs) for log in logs] == [(9, ((0, 0), (1, 6)))] * 2
 
 
-def test_clients_see_the_log_up_to_the_high_watermark(old: Leader) -> None:
+def test_a_producer_that_waits_for_all_is_answered_once_the_follower_has_the_records(
+    pair: tuple[Replica, Replica],
+) -> None:
+    leader, follower = pair
+    leader.effects.sent.clear()
+    leader.append(6, 1, acks=ALL, request=5)
+    assert leader.answers(Appended) == []
+    talk(leader, follower)
+    assert [answer.request for answer in leader.answers(Appended)] == [5]
+
+
+def test_a_producer_that_waits_for_the_leader_is_answered_at_once(old: Replica) -> None:
+    old.effects.sent.clear()
+    old.append(6, 1, acks=1, request=5)
+    assert [answer.request for answer in old.answers(Appended)] == [5]
+
+
+def test_a_batch_that_is_sent_again_is_answered_only_once_all_replicas_have_it(
+    pair: tuple[Replica, Replica],
+) -> None:
+    leader, follower = pair
+    leader.append(6, 1)
+    leader.effects.sent = [(to, m) for to, m in leader.effects.sent if type(m) is not Appended]
+    leader.append(6, 1, request=9)
+    assert leader.answers(Appended) == [], "the follower may not have it"
+    talk(leader, follower)
+    assert [answer.request for answer in leader.answers(Appended)] == [1, 9]
+
+
+def test_what_only_the_former_leader_has_is_cut_off_there(old: Replica, new: Replica) -> None:
+    new.take_sent()
+    new.append(6, 2)
+    new.take_sent()
+    old.lead(2)
     old.append(6, 3)
-    old.partition.log.high_watermark = 6
+    new.follow("a", 2)
+    talk(old, new)
+    logs = [replica.partition.log for replica in (old, new)]
+    assert [log.end_offset for log in logs] == [9, 9]
+    assert [batch.epoch for batch in logs[1].pieces(0, 99)] == [0, 0, 2]
+    (cut,) = [fields for kind, fields in new.effects.events if kind == "replica_truncated"]
+    assert (cut["base_offset"], cut["count"]) == (6, 2)
+
+
+def test_clients_see_the_log_up_to_the_high_watermark(old: Replica) -> None:
+    old.append(6, 3)
     old.effects.sent.clear()
     old.get(READER, Inspect())
     [view] = old.answers(PartitionView)
@@ -188,11 +290,9 @@ def test_clients_see_the_log_up_to_the_high_watermark(old: Leader) -> None:
     assert old.answers(FoundOffset) == [FoundOffset(5, 6, 6)]
     old.get(READER, Claim(6, "new", "reader", 1, 10**9))
     assert [claimed.end_offset for claimed in old.answers(Claimed)] == [6]
-    old.get(COORDINATOR, committed(9))
-    assert old.partition.cursors["commits"].committed == 6
 
 
-def test_a_fetch_and_a_commit_renew_the_lease_of_their_group(old: Leader) -> None:
+def test_a_fetch_and_a_commit_renew_the_lease_of_their_group(old: Replica) -> None:
     lease = old.partition.log_cleaner.leases["commits"]
     old.effects.now = 100
     old.get(READER, Fetch(5, 0, 10**6, 1, 0, "commits", "reader", 3))

@@ -382,8 +382,11 @@ def test_delays_and_timeouts_continue_at_the_next_leader(calm: wt.Cluster) -> No
     kept, nacked = drain(consumer, until=2, ack=False)
     consumer.nack(nacked, delay=2)
     start = calm.now
-    while calm.inspect(TP("orders", 3)).epoch == 0:
-        calm.add_broker()
+    former = calm.inspect(TP("orders", 3))
+    calm.add_broker()
+    other = next(name for name in calm.brokers if name != former.broker)
+    calm.reassign(TP("orders", 3), [other])
+    calm.run_until(lambda: calm.inspect(TP("orders", 3)).epoch > former.epoch)
     (again,) = consumer.poll(timeout=5)
     assert (again.value, again.retries) == (1, 1)
     assert calm.now - start == pytest.approx(2, abs=0.2)

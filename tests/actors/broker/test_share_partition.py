@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from helpers.fake_effects import FakeEffects, FakeRef
+from wavetank.actors.broker.change_log import ChangeLog
 from wavetank.actors.broker.dead_letters import WriteDeadLetters
 from wavetank.actors.broker.share_partition import Due, SharePartition
 from wavetank.model.log.batch import Batch
@@ -49,7 +50,7 @@ class Group:
         self.cursor.begin(0)
         self.share = SharePartition(
             self.effects, TopicPartition("orders", 0), "g", self.terms, self.log, self.cursor,
-            lambda: DEAD_LETTERS,
+            lambda: DEAD_LETTERS, ChangeLog(self.effects, None),
         )  # type: ignore[arg-type]  # fmt: skip
         self.refs: dict[str, FakeRef] = {}
         self.requests = 0
@@ -344,7 +345,7 @@ def test_the_next_leader_writes_dead_letters_that_were_under_way_again() -> None
     effects = FakeEffects()
     next_leader = SharePartition(
         effects, TopicPartition("orders", 0), "g", state.terms, group.log, cursor,
-        lambda: DEAD_LETTERS,
+        lambda: DEAD_LETTERS, ChangeLog(effects, None),
     )  # type: ignore[arg-type]  # fmt: skip
     next_leader.restore(state)
     assert [bury.batch.base_offset for bury in effects.messages(WriteDeadLetters)] == [0]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from helpers.fake_effects import FakeEffects, FakeRef
+from wavetank.actors.broker.change_log import ChangeLog
 from wavetank.actors.broker.key_slots import MIN_LOAD
 from wavetank.actors.broker.log_cleaner import LogCleaner
 from wavetank.actors.broker.share_partition import SharePartition
@@ -79,8 +80,9 @@ class ShareGroup(RuleBasedStateMachine):
     def lead(self, cursor: Cursor) -> None:
         """Make the share partition and the cleaner of a leader."""
         self.share = SharePartition(
-            self.effects, ORDERS, "g", self.terms, self.log, cursor, lambda: FakeRef("none")
-        )  # type: ignore[arg-type]
+            self.effects, ORDERS, "g", self.terms, self.log, cursor, lambda: FakeRef("none"),
+            ChangeLog(self.effects, None),
+        )  # fmt: skip  # type: ignore[arg-type]
         self.cleaner = LogCleaner(
             self.effects, ORDERS, COMPACTED, 0, self.log, {"g": cursor}, {"g": self.share}, ()
         )  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from helpers.producer_parts import (
 )
 from wavetank.actors.client.sender import BackoffOver, CheckTimeouts
 from wavetank.model.log.record import NOT_IDEMPOTENT
-from wavetank.model.messages.client import Append
+from wavetank.model.messages.client import ALL, Append
 from wavetank.model.messages.cluster import GetMetadata, InitProducer, Leader, ProducerEpoch
 from wavetank.model.settings import ProducerSettings
 
@@ -37,9 +37,9 @@ def test_a_batch_is_sent_to_the_leader_with_its_sequence_number_and_the_epoch() 
     producer.enqueue(4, partition=OTHER)
     assert {to for to, message in producer.effects.sent if type(message) is Append} == {LEADER}
     assert [(a.batch.sequence, a.batch.count, a.epoch, a.acks) for a in producer.appends()] == [
-        (0, 2, 0, True),
-        (2, 1, 0, True),
-        (0, 1, 0, True),
+        (0, 2, 0, ALL),
+        (2, 1, 0, ALL),
+        (0, 1, 0, ALL),
     ]
 
 
