@@ -11,10 +11,10 @@ PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs --quiet build --strict
 ROOMS := actors analytics cli model scenarios strategies
 
-.PHONY: help demo test test-storms test-kill test-durability test-raft test-browser test-kafka lint docs picture bench bench-report clean tools links
+.PHONY: help demo test test-storms test-kill test-durability test-raft test-replication test-browser test-kafka lint docs picture bench bench-report clean tools links
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.installed ## run the demonstration
 	@rm -rf runs/demo
@@ -37,6 +37,9 @@ test-durability: $(VENV)/.installed ## try a thousand random runs with crashes a
 
 test-raft: $(VENV)/.installed ## try ten thousand random runs of Raft clusters
 	@RAFT=10000 $(RUN) -m pytest tests/model/consensus/test_random_runs.py
+
+test-replication: $(VENV)/.installed ## try two thousand random runs of clusters with replicas
+	@REPLICATION=2000 $(RUN) -m pytest tests/actors/test_replicated_runs.py
 
 test-browser: $(VENV)/.browser ## open reports in a real browser
 	@if .ci/find-browser >/dev/null; then \

@@ -19,6 +19,7 @@ DOCUMENTED = (
     "test-kill",
     "test-durability",
     "test-raft",
+    "test-replication",
     "test-browser",
     "test-kafka",
     "lint",

@@ -366,7 +366,12 @@ class Partition(Actor):
         *others, last = self.windows()
         for window in others:
             self.loader.when_loaded(*window, _nothing)
-        self.loader.when_loaded(*last, self.tell_leading)
+        self.loader.when_loaded(*last, partial(self.loaded, self.epoch))
+
+    def loaded(self, epoch: int) -> None:
+        """Begin to lead with the records that were read, unless another replica leads by now."""
+        if epoch == self.epoch and not self.resigned:
+            self.tell_leading()
 
     def tell_leading(self) -> None:
         """Tell the broker, and by it the controller, that clients can come."""

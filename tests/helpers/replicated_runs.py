@@ -299,9 +299,9 @@ class ReplicatedRun:
         found: Controller | None = None
         for ref in self.cluster.controllers:
             actor: Any = ref.host.actor
-            if not ref.host.ended and hasattr(actor, "log") and actor.log.is_active:
-                if found is None or actor.log.term > found.log.term:
-                    found = actor
+            is_active = not ref.host.ended and hasattr(actor, "log") and actor.log.is_active
+            if is_active and (found is None or actor.log.term > found.log.term):
+                found = actor
         return found if found is not None and found.log.is_committed else None
 
     def is_sound(self, broker: str, life: int) -> bool:
@@ -509,7 +509,6 @@ class ReplicatedRun:
 
     def check(self) -> None:
         """Check what can be seen at any time."""
-        leaders: dict[Any, str] = {}
         for name, ref in self.cluster.system.refs.items():
             replica: Any = ref.host.actor
             if not isinstance(replica, Partition) or ref.host.ended or not replica.is_ready:
@@ -517,7 +516,6 @@ class ReplicatedRun:
             self.watch.check_replica(name, replica)
             if not replica.resigned:
                 self.watch.note_leader(replica.partition, replica.epoch, ref)
-        del leaders
         for event in self.cluster.events.of("failed", "unhandled"):
             self.watch.broken.append(f"no failures: {event.actor}: {event.detail}")
         for event in self.cluster.events.of("lost", "tail_lost"):
