@@ -63,24 +63,32 @@ def test_a_run_with_replicas_replays() -> None:
 # Safeguards: the in-sync set and the high watermark
 
 
-def count_with_the_confirmed_set_only(patch: pytest.MonkeyPatch) -> None:
+def count_members(patch: pytest.MonkeyPatch, members: Callable[[ReplicaSet], Any]) -> None:
+    count_all = ReplicaSet._count
+
     def counted(self: ReplicaSet) -> None:
-        members = self.agreed.in_sync
-        self._counted = [self.followers[name] for name in members if name in self.followers]
+        count_all(self)
+        self._counted = [self.followers[each] for each in members(self) if each in self.followers]
 
     patch.setattr(ReplicaSet, "_count", counted)
+
+
+def count_with_the_confirmed_set_only(patch: pytest.MonkeyPatch) -> None:
+    count_members(patch, lambda known: known.agreed.in_sync)
 
 
 def shrink_without_the_controller(patch: pytest.MonkeyPatch) -> None:
-    def counted(self: ReplicaSet) -> None:
-        members = self.proposed or self.agreed.in_sync
-        self._counted = [self.followers[name] for name in members if name in self.followers]
-
-    patch.setattr(ReplicaSet, "_count", counted)
+    count_members(patch, lambda known: known.proposed or known.agreed.in_sync)
 
 
 def commit_with_too_few_in_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReplicaSet, "is_under_min", property(lambda self: False))
+    count_all = ReplicaSet._count
+
+    def counted(self: ReplicaSet) -> None:
+        count_all(self)
+        self.is_under_min, self.is_alone = False, not self._counted
+
+    patch.setattr(ReplicaSet, "_count", counted)
 
 
 def join_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -332,7 +340,27 @@ def never_ask_to_be_fenced(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {}
+SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    count_no_followers: 0,
+    join_below_the_start_of_the_epoch: 19,
+    truncate_to_the_high_watermark: 0,
+    truncate_nothing: 0,
+    take_answers_of_other_epochs: 0,
+    keep_the_state_of_an_earlier_epoch: 3,
+    forget_producers_on_followers: 0,
+    keep_producers_after_a_truncation: 2,
+    answer_all_at_once: 0,
+    answer_duplicates_at_once: 0,
+    answer_before_changes_are_replicated: 0,
+    serve_reads_above_the_high_watermark: 0,
+    tell_an_end_that_may_be_too_low: 19,
+    elect_unclean_leaders: 12,
+    keep_all_that_leave_eligible: 0,
+    let_a_leader_begin_without_a_new_epoch: 0,
+    keep_a_restarted_broker_in_the_set: 0,
+    take_every_restart_for_a_clean_one: 12,
+    never_ask_to_be_fenced: 0,
+}
 """What can be switched off, and a seed that notices it."""
 
 
