@@ -97,7 +97,6 @@ READ_BYTES: Final = 1_048_576
 
 logger = logging.getLogger("wavetank")
 
-REPLICATION_FACTOR: Final = 1
 
 DEFAULTS: Final = {"group_initial_rebalance_delay_ms": 0}
 """Where a cluster differs from `ClusterSettings`: as in the server.properties that Kafka ships, a
@@ -686,7 +685,7 @@ class Cluster:
         retention_bytes: int | None = None,
         retain_unconsumed: bool = True,
         serializer: str | None = None,
-        replication_factor: int | None = None,
+        replication_factor: int = 1,
         min_insync_replicas: int | None = None,
     ) -> Topic:
         """Create a topic.
@@ -709,8 +708,7 @@ class Cluster:
             serializer: How values are stored in files: "bytes", "str", "json" or "pickle". With
                 one, keys and headers become bytes, and a value that cannot be stored is refused. By
                 default it follows from the type in a cluster with a `data_dir`.
-            replication_factor: Number of replicas of each partition, each on another broker; by
-                default one on each broker, and three at most.
+            replication_factor: Number of replicas of each partition, each on another broker.
             min_insync_replicas: Replicas that must be in sync for acks = all; by default that of
                 the cluster.
 
@@ -724,9 +722,7 @@ class Cluster:
             name, partitions, type, payloads=payloads, cleanup=cleanup, retention=retention,
             retention_bytes=retention_bytes, retain_unconsumed=retain_unconsumed,
             serializer=serializer,
-            replication_factor=(
-                REPLICATION_FACTOR if replication_factor is None else replication_factor
-            ),
+            replication_factor=replication_factor,
             min_insync_replicas=(
                 self.settings.min_insync_replicas
                 if min_insync_replicas is None

@@ -72,7 +72,11 @@ def test_both_engines_take_the_same_arguments_but_for_their_disks() -> None:
 
 @pytest.mark.parametrize("make", MAKE)
 def test_a_cluster_uses_every_setting_it_is_given(make: Any, tmp_path: Path) -> None:
-    given = {name: (default or 0) + 1 for name, (_, default) in FIELDS if type(default) is not str}
+    given: dict[str, Any] = {
+        name: not default if isinstance(default, bool) else (default or 0) + 1
+        for name, (_, default) in FIELDS
+        if type(default) is not str
+    }
     given["timer_stagger_percent"] = 99  # it is at most 100, the default
     given |= {"storage": "disk", "flush": "commit"}
     where = {"data_dir": tmp_path} if make == wt.Cluster.live else {}
@@ -100,6 +104,7 @@ def test_a_topic_takes_every_option_that_topics_have() -> None:
     found = inspect.signature(wt.Cluster.create_topic).parameters
     expected = fields(wt.Topic)
     del expected["id"]
+    expected["min_insync_replicas"] = int, None  # that of the cluster
     assert list(found)[1:] == list(expected)
     for name, (_, default) in expected.items():
         if default is not attrs.NOTHING:
@@ -109,7 +114,7 @@ def test_a_topic_takes_every_option_that_topics_have() -> None:
 def test_a_topic_uses_every_option_it_is_given() -> None:
     given = {
         "type": str, "payloads": "external", "cleanup": "delete", "retention": "1h",
-        "retention_bytes": 10, "retain_unconsumed": False,
+        "retention_bytes": 10, "retain_unconsumed": False, "min_insync_replicas": 2,
     }  # fmt: skip
     with wt.Cluster.simulated() as cluster:
         cluster.create_topic("orders", 3, **given)
