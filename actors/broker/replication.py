@@ -267,14 +267,14 @@ class Replication:
                 end = offset
         if offset < end and loader is not None and not loader.is_simple(offset):
             end = loader.readable_to(offset)
-            missing = loader.missing(offset, min(end, log.reached_by(offset, max_bytes)))
+            missing = loader.missing(offset, min(end, log.end_of_batches(offset, max_bytes)))
             if missing:
                 loader.load(missing, lambda: self._loaded(follower, fetch, sender))
                 return
         batches: tuple[Batch, ...] = ()
         if offset < end:
             # Followers get whole batches, so that all logs have the same ones.
-            end = min(end, log.reached_by(offset, max_bytes))
+            end = min(end, log.end_of_batches(offset, max_bytes))
             batches = tuple(log.whole_batches(offset, end))
             if rate is not None:
                 spent_us = sum(batch.bytes for batch in batches) * 1_000_000 // rate

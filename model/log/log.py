@@ -257,6 +257,12 @@ class MemoryLog:
         full = bisect_right(self._bytes_before, self._bytes_before[index] + max_bytes, index)
         return self._bases[min(full, len(self._bases) - 1)]
 
+    def end_of_batches(self, offset: int, max_bytes: int) -> int:
+        """Return the end of the whole batches from an offset on that fit; at least of the first."""
+        index = self._index(self._existing(offset))
+        full = bisect_right(self._bytes_before, self._bytes_before[index] + max_bytes, index) - 1
+        return self._bases[max(full, index + 1)]
+
     def truncate_before(self, offset: int) -> None:
         """Drop the records below an offset; a batch that contains it is cut.
 

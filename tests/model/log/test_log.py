@@ -443,3 +443,11 @@ def test_a_snapshot_shares_its_batches_with_the_log() -> None:
     assert all(a is b for a, b in pairs)
     with pytest.raises(AttributeError):
         snapshot.start_offset = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("max_bytes", "end"), [(0, 2), (1, 2), (5, 2), (6, 4), (7, 5), (99, 5)])
+def test_whole_batches_that_fit_are_found_and_at_least_one(max_bytes: int, end: int) -> None:
+    log = MemoryLog()
+    for count, size in ((2, 2), (2, 1), (1, 1)):
+        log.append(Batch("p", 0, count, timestamps_us=0, sizes=size), 0, 0)
+    assert log.end_of_batches(0, max_bytes) == end
