@@ -342,6 +342,8 @@ def never_ask_to_be_fenced(patch: pytest.MonkeyPatch) -> None:
 
 SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     count_no_followers: 0,
+    shrink_without_the_controller: 11,
+    commit_with_too_few_in_sync: 0,
     join_below_the_start_of_the_epoch: 19,
     truncate_to_the_high_watermark: 0,
     truncate_nothing: 0,
