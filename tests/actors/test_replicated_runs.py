@@ -342,6 +342,9 @@ def never_ask_to_be_fenced(patch: pytest.MonkeyPatch) -> None:
 
 SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     count_no_followers: 0,
+    count_with_the_confirmed_set_only: 46,
+    shrink_without_the_controller: 11,
+    commit_with_too_few_in_sync: 0,
     join_below_the_start_of_the_epoch: 19,
     truncate_to_the_high_watermark: 0,
     truncate_nothing: 0,
@@ -360,6 +363,7 @@ SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     keep_a_restarted_broker_in_the_set: 0,
     take_every_restart_for_a_clean_one: 12,
     never_ask_to_be_fenced: 0,
+    carry_out_overtaken_orders: 112,
 }
 """What can be switched off, and a seed that notices it."""
 
