@@ -19,7 +19,7 @@ a cursor are stored as calls of its methods, because a cursor does the same with
 | lease, group, time, time to live | a group that commits offsets |
 | reserve, group, offset, time, time to live | records kept for a group without a consumer |
 | unreserve, group | no longer |
-| reset | everything about groups begins anew: a follower gets the state of another leader |
+| reset, entries | everything about groups is as in these entries: a follower of another leader |
 | name, number, producer, instance | the producer with this number in the log |
 """
 
@@ -153,11 +153,14 @@ class JournaledState:
     def _apply_reserve(self, group: str, offset: int, since_us: int, ttl_us: int) -> None:
         self._reservations[group] = offset, since_us, ttl_us
 
-    def _apply_reset(self) -> None:
+    def _apply_reset(self, entries: tuple[Entry, ...]) -> None:
         for known in (
             self._cursors, self._terms, self._acquired, self._leases, self._reservations
         ):  # fmt: skip
             known.clear()
+        for entry in entries:
+            if entry[0] != "start":  # where the log begins is each replica's own
+                self.apply(entry)
 
     def _apply_unreserve(self, group: str) -> None:
         self._reservations.pop(group, None)

@@ -258,13 +258,10 @@ class ReplicaFollower:
         if fetched.leader_epoch != self._leader_epoch:
             return
         storage, state, log = self._storage, self.state, self._log
+        changes = fetched.changes
         if fetched.snapshot is not None:
-            reset = (("reset",), *fetched.snapshot)
-            for change in reset:
-                state.apply(change)
-                if storage is not None:
-                    storage.journal.add(change)
-        for change in fetched.changes:
+            changes = (("reset", fetched.snapshot), *changes)
+        for change in changes:
             state.apply(change)
             if storage is not None:
                 storage.journal.add(change)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from helpers.cursor_histories import LIMITS, PHASES, STEPS, Step, play
 from wavetank.model.journal import decode_entry, encode_entry
 from wavetank.model.log.cursor import Cursor
-from wavetank.model.log.log import LogSnapshot
+from wavetank.model.log.log import LogSnapshot, MemoryLog
 from wavetank.model.messages.partition_state import PartitionState
 from wavetank.model.messages.share import SubscriptionConfig
 from wavetank.model.partition_journal import JournaledState, cursor_entry, entries_of, terms_entry
@@ -104,3 +104,14 @@ def test_every_field_of_a_state_is_described_or_in_the_log() -> None:
     described = {"cursors", "share_partitions", "leases", "reservations"}
     elsewhere = {"log", "producers", "lost_before"}
     assert {field.name for field in attrs.fields(PartitionState)} == described | elsewhere
+
+
+def test_a_follower_takes_the_whole_state_of_another_leader_at_once() -> None:
+    state = JournaledState()
+    for entry in (("start", 7), ("commit", "old", 3, 1), ("reserve", "waiting", 1, 2, 3)):
+        state.apply(entry)
+    state.apply(("reset", (("start", 9), ("commit", "new", 5, 2), ("lease", "new", 1, 2))))
+    made = state.state(MemoryLog().snapshot(), ())
+    assert [(name, cursor.committed) for name, cursor in made.cursors] == [("new", 5)]
+    assert (made.reservations, made.leases) == ((), (("new", 1, 2),))
+    assert state.start_offset == 7, "where the log begins is the replica's own"
