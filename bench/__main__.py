@@ -12,6 +12,7 @@ import engines
 import eventlog
 import measure
 import planning
+import replication
 import results
 import storage
 import streaming
@@ -22,7 +23,8 @@ import analytics
 MODULES = {
     module.__name__: module
     for module in (
-        engines, eventlog, assignors, streaming, delivery, storage, analytics, sweeps, planning,
+        engines, eventlog, assignors, streaming, delivery, storage, replication, analytics, sweeps,
+        planning,
     )
 }  # fmt: skip
 

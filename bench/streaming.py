@@ -26,7 +26,7 @@ LIVE_RECORDS = 100_000
 """No more: librdkafka's mock keeps five megabytes a partition and drops the rest unread."""
 
 
-def simulated(per_batch: int, batches: int) -> int:
+def simulated(per_batch: int, batches: int, replicas: int = 1) -> int:
     """Our cluster in virtual time; every lane makes so many batches."""
     records = LANES * per_batch * batches
     every_us = 1_000
@@ -34,7 +34,7 @@ def simulated(per_batch: int, batches: int) -> int:
     in_a_tick = max(per_batch, 50)
     rate = in_a_tick * 1_000_000 / every_us
     with wt.Cluster.simulated(seed=1, brokers=3, storage="memory") as cluster:
-        cluster.create_topic("orders", partitions=LANES)
+        cluster.create_topic("orders", partitions=LANES, replication_factor=replicas)
         group = cluster.group("g", ["orders"], max_poll_records=100_000)
         for lane in range(LANES):
             group.consumer(f"c{lane}", service=wt.load.ConstantService("1us"))
@@ -79,12 +79,14 @@ def simpy_model(records: int) -> int:
     return records
 
 
-def live(data_dir: Path | None = None, count: int = LIVE_RECORDS) -> float:
+def live(
+    data_dir: Path | None = None, count: int = LIVE_RECORDS, brokers: int = 1, replicas: int = 1
+) -> float:
     """Our cluster on threads; records a second, from the first sent to the last handled."""
     got = [0] * LIVE_LANES
     done = threading.Event()
-    with wt.Cluster.live(brokers=1, data_dir=data_dir) as cluster:
-        cluster.create_topic("orders", LIVE_LANES, bytes)
+    with wt.Cluster.live(brokers=brokers, data_dir=data_dir) as cluster:
+        cluster.create_topic("orders", LIVE_LANES, bytes, replication_factor=replicas)
         group = cluster.group("g", ["orders"], max_poll_records=500, heartbeat_interval_ms=100)
 
         def handler(lane: int) -> Any:

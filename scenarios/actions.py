@@ -794,7 +794,7 @@ class RemoveBroker(NodeAction):
             for name in scenario.matching(action.target, action.at_us)
         }
         left = len(set(scenario.broker_nodes(self.at_us)) - gone)
-        most = max((plan.replication_factor or 1 for plan in scenario.topics), default=1)
+        most = max((plan.replication_factor for plan in scenario.topics), default=1)
         if left < most:
             why = f"expected at least {most} brokers that stay, for the replicas of each partition"
             yield "target", BadValueError(f"target = {self.target!r}: {why}, not {left}")

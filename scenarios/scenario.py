@@ -154,11 +154,8 @@ class TopicPlan:
     """How many bytes a partition keeps. `None`: all."""
     retain_unconsumed: bool = attrs.field(default=True, validator=check.flag)
     """Whether records that a group has not consumed are kept all the same."""
-    replication_factor: int | None = attrs.field(
-        default=None, validator=check.maybe(check.whole(1, check.MOST_NODES))
-    )
-    """The number of replicas of each partition, each on another broker. `None`: the default of
-    `Cluster.create_topic`."""
+    replication_factor: int = attrs.field(default=1, validator=check.whole(1, check.MOST_NODES))
+    """The number of replicas of each partition, each on another broker."""
     min_insync_replicas: int | None = attrs.field(
         default=None, validator=check.maybe(check.whole(1, check.MOST_NODES))
     )
@@ -473,7 +470,7 @@ class Scenario:
         brokers = self.cluster.brokers
         for index, topic in enumerate(self.topics):
             factor = topic.replication_factor
-            if factor is not None and factor > brokers:
+            if factor > brokers:
                 text = f"replication_factor = {factor}: expected at most {brokers}, the number of "
                 yield f"topics[{index}].replication_factor", BadValueError(f"{text}brokers")
 
