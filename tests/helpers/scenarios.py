@@ -130,8 +130,7 @@ def topic_plans(draw: st.DrawFn, name: str) -> wt.TopicPlan:
         draw(maybe(lengths)),
         draw(maybe(st.integers(0, 10_000))) if cleanup == "delete" else None,
         draw(st.booleans()) if cleanup != "acknowledged" else True,
-        draw(maybe(st.just(1))),
-        draw(maybe(st.integers(1, 2))),
+        min_insync_replicas=draw(maybe(st.integers(1, 2))),
     )
 
 
