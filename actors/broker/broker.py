@@ -111,6 +111,8 @@ class Broker(Actor):
         self.has_lease = False
         self.lease_end_us = 0
         """When the lease ends, on this node's clock."""
+        self.lost_leases = 0
+        """Counts the leases that have ended."""
         self.lost_lease = False
         """Whether a lease has ended and the controllers may not know."""
         self.fence_requests: set[int] = set()
@@ -137,7 +139,8 @@ class Broker(Actor):
         else:
             if self.lost_lease:
                 self.fence_requests.add(self.now)
-            beat = BrokerHeartbeat(name, self.epoch, self.now, self.stopping, self.lost_lease)
+            lost = self.lost_leases if self.lost_lease else 0
+            beat = BrokerHeartbeat(name, self.epoch, self.now, self.stopping, lost)
             self.send(controller, beat)
 
     @receives(NotController)
@@ -198,6 +201,7 @@ class Broker(Actor):
     def end_lease(self) -> None:
         """Give up what others may have by now."""
         self.has_lease, self.lost_lease = False, True
+        self.lost_leases += 1
         only = [
             partition
             for partition, replica in self.replicas.items()

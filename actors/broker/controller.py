@@ -773,7 +773,7 @@ class Controller(Actor):
             # It was allowed to stop, or was lost meanwhile; the message may not have arrived.
             self.log.promise(self.sender, ShutdownAllowed(known.epoch, self.log.term))
             return
-        if beat.wants_fence and not known.fenced:
+        if self.director.has_lost_lease(beat) and not known.fenced:
             self.fence(beat.broker, "its lease has ended")
             known = self.image.replication.brokers[beat.broker]
         if known.fenced:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...model.consensus.registration import PartitionRegistration
-    from ...model.messages.cluster import Reservation
+    from ...model.messages.cluster import BrokerHeartbeat, Reservation
     from ...model.messages.replication import ReplicaLeads, ReplicaOrdersDone
     from ...model.settings import ClusterSettings
     from ..engine.effects import Effects
@@ -99,6 +99,8 @@ class PartitionDirector:
         )  # fmt: skip
         self.heard_us: dict[str, int] = {}
         """When the last heartbeat of each broker arrived."""
+        self.lost_leases: dict[str, int] = {}
+        """The last lease of each broker that is known to have ended."""
         self.draining: dict[str, tuple[TopicPartition, ...]] = {}
         """Brokers that want to stop, and what they have led."""
         self.beginning: dict[TopicPartition, None] = {}
@@ -112,6 +114,7 @@ class PartitionDirector:
         self.heard_us = dict.fromkeys(control.brokers, self._effects.now)
         self.beginning.clear()
         self.draining.clear()
+        self.lost_leases.clear()
         self.orders.clear()
         for name, broker in control.brokers.items():
             self._add_broker(name, broker.epoch)
@@ -297,6 +300,7 @@ class PartitionDirector:
         self._effects.record(kinds.BROKER_REGISTERED, peer=name)
         self._replace_lost(name, "registered again")
         self.draining.pop(name, None)
+        self.lost_leases.pop(name, None)
         if known is None or self._in_memory or not control.index.targets.get(name):
             self._new[name] = None
         self.unfence(name)
@@ -307,6 +311,13 @@ class PartitionDirector:
         self.heard_us[name] = self._effects.now
         if self._image().replication.brokers[name].fenced:
             self.unfence(name)
+
+    def has_lost_lease(self, beat: BrokerHeartbeat) -> bool:
+        """Whether a heartbeat tells that another lease has ended; it is told until it is heard."""
+        is_news = beat.lost_leases > self.lost_leases.get(beat.broker, 0)
+        if is_news:
+            self.lost_leases[beat.broker] = beat.lost_leases
+        return is_news
 
     def unfence(self, name: str) -> None:
         """Let a broker take part, and give it a part of the replicas if it is new."""

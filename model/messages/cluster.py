@@ -310,8 +310,9 @@ class BrokerHeartbeat:
     """Time of sending, on the broker's clock."""
     wants_shutdown: bool
     """Whether the broker wants to stop, once others lead what they can."""
-    wants_fence: bool = False
-    """Whether its lease has ended: others have to coordinate its groups, as if it were fenced."""
+    lost_leases: int = 0
+    """How many leases have ended, if the controllers may not know of the last one; else 0. Others
+    have to coordinate the broker's groups then, as if it were fenced (KIP-631)."""
 
 
 @attrs.frozen
