@@ -80,6 +80,7 @@ def test_a_log_that_moves_to_a_full_disk_stays_where_it_was_until_there_is_room(
         for broker in cluster.brokers:
             getattr(cluster.system, end)(broker)
             cluster.system.restart(broker)
+        cluster.run(for_=5)
         stored = [record.value for part in cluster.topic("orders").contents for record in part]
         assert sorted(stored) == list(range(40))
 
