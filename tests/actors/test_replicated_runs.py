@@ -342,7 +342,7 @@ def never_ask_to_be_fenced(patch: pytest.MonkeyPatch) -> None:
 
 SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     count_no_followers: 0,
-    count_with_the_confirmed_set_only: 46,
+    count_with_the_confirmed_set_only: 57,
     shrink_without_the_controller: 11,
     commit_with_too_few_in_sync: 0,
     join_below_the_start_of_the_epoch: 19,
@@ -351,7 +351,7 @@ SAFEGUARDS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     take_answers_of_other_epochs: 0,
     keep_the_state_of_an_earlier_epoch: 3,
     forget_producers_on_followers: 0,
-    keep_producers_after_a_truncation: 2,
+    keep_producers_after_a_truncation: 11,
     answer_all_at_once: 0,
     answer_duplicates_at_once: 0,
     answer_before_changes_are_replicated: 0,
