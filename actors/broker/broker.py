@@ -9,7 +9,7 @@ go on, as Kafka's do: a leader that is replaced can commit nothing any more, bec
 have left it. Only a partition in memory without another replica ends with the lease. The
 controllers let it begin anew on another broker, and it must not have two leaders.
 
-A broker that is told to stop goes on until others lead what they can lead.
+A broker that is told to stop runs until other brokers lead its partitions, where they can.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class BrokerOrders:
             known.changed |= dict.fromkeys(partitions)
 
     def flush(self, term: int, now_us: int) -> None:
-        """Send what has changed."""
+        """Send each broker the changed orders that concern it."""
         for name, known in self._brokers.items():
             if known.complete:
                 known.changed |= dict.fromkeys(self._partitions_of(name))
@@ -117,7 +117,7 @@ class BrokerOrders:
             known.sent.pop(done.number, None)
 
     def repeat(self, before_us: int) -> None:
-        """Tell again with the next `flush` what was told before this time and not answered."""
+        """Repeat with the next `flush` the orders from before this time without an answer."""
         for known in self._brokers.values():
             for number, sent in list(known.sent.items()):
                 if sent.sent_us <= before_us:

@@ -298,7 +298,7 @@ class Controller(Actor):
         self.log.propose(entries if len(entries) < 2 else [("all", *entries)])
 
     def activated(self) -> None:
-        """Begin as the active controller, with what is not in the log as if it were new."""
+        """Begin as the active controller. What is not in the log begins anew."""
         self.version = self.log.term * VERSIONS
         replication = self.image.replication
         self.unreserved, self.waiting = {}, []
@@ -320,7 +320,7 @@ class Controller(Actor):
         self.publish_metadata()
 
     def deactivated(self, unanswered: Iterable[Ref]) -> None:
-        """Send those who wait for an answer to the active controller."""
+        """Refer everybody who waits for an answer to the active controller."""
         refer = NotController(self.log.leader)
         for asker in [*unanswered, *(each.sender for each in self.waiting)]:
             if asker is not self.ref:
